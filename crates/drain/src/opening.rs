@@ -74,7 +74,7 @@ pub(crate) async fn obstacle(
     for name in &switch.limits {
         match limited(executor, user, name).await {
             Ok(namespaces) => only.extend(namespaces),
-            Err(why) => return Some(why),
+            Err(not_limited) => return Some(not_limited.to_string()),
         }
     }
     for permission in &switch.releases {
@@ -97,13 +97,23 @@ pub(crate) async fn obstacle(
     None
 }
 
+/// A policy that has to limit Belayer's writes does not.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the policy {policy}, which limits what Belayer writes, {problem}; apply it from the manifests of this namespace"
+)]
+struct NotLimited {
+    policy: String,
+    problem: String,
+}
+
 /// The only namespaces in which the policies of the installation add finalizers; empty for all. An error if this policy
 /// does not limit the user's writes. A server without such policies has no problem.
 async fn limited(
     executor: &Executor,
     user: &User,
     name: &str,
-) -> Result<BTreeSet<Arc<str>>, String> {
+) -> Result<BTreeSet<Arc<str>>, NotLimited> {
     let [policies, bindings] = preflight::write_policy_kinds();
     let read = async {
         let policy = read(executor, &policies, name).await?;
@@ -120,9 +130,10 @@ async fn limited(
         Err(error) if error.class() == ErrorClass::NotServed => return Ok(BTreeSet::new()),
         Err(error) => format!("cannot be read: {}", error.message()),
     };
-    Err(format!(
-        "the policy {name}, which limits what Belayer writes, {problem}; apply it from the manifests of this namespace"
-    ))
+    Err(NotLimited {
+        policy: name.to_owned(),
+        problem,
+    })
 }
 
 /// As the chart writes them with `rbac.namespaces`.

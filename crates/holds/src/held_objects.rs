@@ -6,6 +6,7 @@
 //! The example of [`HeldObjects`] counts one.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use jiff::Timestamp;
@@ -233,6 +234,9 @@ impl<T: Noted> Inner<T> {
         }
     }
 }
+
+/// How often a controller publishes its held objects and acts on their number. This only reads a few counters.
+pub const EVERY: Duration = Duration::from_millis(500);
 
 /// Publishes how many objects a controller holds, how many of them wait, and how long the oldest
 /// has waited. The numbers are those of [`HeldObjects`].

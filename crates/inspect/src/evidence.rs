@@ -11,7 +11,7 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 
 use crate::controller_health::{Lease, Workload};
-use crate::explain::{Belayer, Explained, Explainer};
+use crate::explain::{Belayer, ExplainError, Explained, Explainer};
 use crate::known_finalizers::KnownFinalizers;
 use crate::object::Terminating;
 use crate::reader::{ReadResult, Reader};
@@ -30,6 +30,20 @@ const EXPLAINED: usize = 200;
 
 /// Concurrent reads of single objects.
 const PARALLEL: usize = 8;
+
+/// The explanations of Belayer's components, or why there are none, by UID and hold.
+pub(crate) type Explanations = BTreeMap<(String, String), Result<Explained, NotExplained>>;
+
+/// Why a report does not have an explanation.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum NotExplained {
+    /// Only so many are explained in a report.
+    #[error("only the first {0} are explained here; see `belayer explain`")]
+    AfterFirst(usize),
+    /// The component could not explain it.
+    #[error(transparent)]
+    Failed(Arc<ExplainError>),
+}
 
 /// What to diagnose.
 #[derive(Debug, Clone)]
@@ -77,8 +91,8 @@ pub(crate) struct World {
     pub leases: BTreeMap<String, ReadResult<Lease>>,
     /// Which of them are Belayer's.
     pub own_leases: OwnLeases,
-    /// The explanations of Belayer's components, or why there are none, by UID and hold.
-    pub belayers: BTreeMap<(String, String), Result<Explained, String>>,
+    /// What Belayer's components explain.
+    pub belayers: Explanations,
     /// The known finalizers.
     pub known: Arc<KnownFinalizers>,
     /// Number of requests that were sent.
@@ -258,7 +272,7 @@ async fn belayers(
     stuck: &[Terminating],
     explainers: &[Explainer],
     limit: usize,
-) -> BTreeMap<(String, String), Result<Explained, String>> {
+) -> Explanations {
     let held = stuck.iter().flat_map(|object| {
         let fitting = explainers.iter().filter(|explainer| {
             explainer.is_about(&object.object.kind.resource)
@@ -272,15 +286,18 @@ async fn belayers(
     let mut held: Vec<_> = held.collect();
     let others = held.split_off(held.len().min(limit));
     let others = others.into_iter().flat_map(|(object, explainer)| {
-        let why = format!("only the first {limit} are explained here; see `belayer explain`");
-        by_hold(object.object.uid.as_str(), explainer, Err(why))
+        by_hold(
+            object.object.uid.as_str(),
+            explainer,
+            Err(NotExplained::AfterFirst(limit)),
+        )
     });
     let explained: Vec<_> = futures::stream::iter(held)
         .map(|(object, explainer)| async move {
             let kind = &object.object.kind.resource;
             let answer =
                 (explainer.explain)(kind.clone(), object.object.key.clone(), reader.clone()).await;
-            let answer = answer.map_err(|error| error.to_string());
+            let answer = answer.map_err(|error| NotExplained::Failed(Arc::new(error)));
             by_hold(object.object.uid.as_str(), explainer, answer)
         })
         .buffer_unordered(PARALLEL)
@@ -293,8 +310,8 @@ async fn belayers(
 pub(crate) fn by_hold(
     uid: &str,
     explainer: &Explainer,
-    answer: Result<Explained, String>,
-) -> impl Iterator<Item = ((String, String), Result<Explained, String>)> {
+    answer: Result<Explained, NotExplained>,
+) -> impl Iterator<Item = ((String, String), Result<Explained, NotExplained>)> {
     let holds = explainer.holds.iter();
     holds.map(move |hold| ((uid.to_owned(), (*hold).to_owned()), answer.clone()))
 }

@@ -15,7 +15,7 @@ use belayer_holds::{argo, names};
 
 use self::held_pods::held_pods;
 use crate::diagnose::{known, report};
-use crate::evidence::{Target, by_hold, gather};
+use crate::evidence::{NotExplained, Target, by_hold, gather};
 use crate::explain::{Belayer, Explained, Explanation, Finalizer, Subject};
 use crate::kinds::{DeadApi, Discovered, Kind, discover};
 use crate::object::{Item, ObjectRef};
@@ -186,8 +186,9 @@ async fn one(
             }
             Err(why) => {
                 missing.push(format!("what {} decides: {why}", explainer.component));
+                let why = NotExplained::Failed(Arc::new(why));
                 // Another component's answer about the same hold is not replaced.
-                let unknown = by_hold(object.uid.as_str(), explainer, Err(why.to_string()));
+                let unknown = by_hold(object.uid.as_str(), explainer, Err(why));
                 for (hold, answer) in unknown {
                     belayers.entry(hold).or_insert(answer);
                 }

@@ -30,9 +30,6 @@ use switch::Wanted;
 
 pub(crate) use switch::GATE_KEY;
 
-/// How often the counts are checked. This only reads a few counters.
-const TICK: Duration = Duration::from_millis(500);
-
 /// Delay before a failed write of the gate is retried.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -96,7 +93,7 @@ impl PeriodicTask {
         }
         self.finalizer.held_objects().settle();
         self.finalizer.begin_to_hold();
-        let mut ticks = Ticks::every(TICK, cancel);
+        let mut ticks = Ticks::every(held_objects::EVERY, cancel);
         while ticks.next().await.is_some() {
             self.tick().await;
         }

@@ -33,7 +33,7 @@ use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::queries::{LiveReader, Pace, Query, ReadError};
 use belayer_core::slim::{ObjectMeta, Pod};
 
-pub use consumed_when::{ConsumedWhen, ConsumedWhenError, OWNER_LIMIT};
+pub use consumed_when::{ConsumedWhen, ConsumedWhenError, NoValue, OWNER_LIMIT};
 pub use nodes::{NodeRef, Nodes};
 pub use unpack::{NODES_LIMIT, NODES_WITHIN};
 

@@ -225,7 +225,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         queue,
         needs: vec![handle.state(), pods_state],
         start: Box::new(move || runner.work(workers)),
-        background: vec![Box::new(|stop| recreations.run_in_background(stop).boxed())],
+        background: vec![Box::new(|stop| recreations.run_periodic_task(stop).boxed())],
     });
     let lists = lists.into_handle();
     context.worker_groups.push(WorkerGroup {

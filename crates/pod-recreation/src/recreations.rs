@@ -25,6 +25,7 @@ use belayer_core::informer::{Decoders, Stored};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::queries::Waiter;
 use belayer_core::slim::Pod;
+use belayer_core::ticks::Ticks;
 use belayer_core::workqueue::Priority;
 use belayer_holds::decision::{Decision, Write};
 use belayer_holds::held_objects;
@@ -100,21 +101,18 @@ impl Recreations {
 
     /// Until `stop` is cancelled: publishes metrics of the held pods and the open breakers, which close with time, and
     /// enqueues the open records when a drain begins.
-    pub async fn run_in_background(self: Arc<Self>, stop: CancellationToken) {
-        let report = async {
-            let mut before = Holding::Unknown;
-            loop {
-                self.report_breakers();
-                held_objects::publish(crate::NAME, [self.parts.component.held_objects()]);
-                let now = self.parts.switch.now();
-                if now == Holding::Draining && before != now {
-                    self.enqueue_open_records();
-                }
-                before = now;
-                tokio::time::sleep(INTERVAL).await;
+    pub async fn run_periodic_task(self: Arc<Self>, stop: CancellationToken) {
+        let mut ticks = Ticks::every(INTERVAL, stop);
+        let mut before = Holding::Unknown;
+        while ticks.next().await.is_some() {
+            self.report_breakers();
+            held_objects::publish(crate::NAME, [self.parts.component.held_objects()]);
+            let now = self.parts.switch.now();
+            if now == Holding::Draining && before != now {
+                self.enqueue_open_records();
             }
-        };
-        stop.run_until_cancelled(report).await;
+            before = now;
+        }
     }
 
     /// Enqueues the records that have not ended: during a drain there are no pauses.

@@ -15,9 +15,6 @@ use crate::advice::{Advice, SWITCH_OFF};
 use crate::component::{NAME, PvcProtection};
 use crate::config::Mode;
 
-/// How often the metrics are published. This only reads a few counters.
-const TICK: Duration = Duration::from_millis(500);
-
 /// How often signs are collected. This reads every PVC in the store.
 const SIGNS_EVERY: Duration = Duration::from_secs(30);
 
@@ -55,7 +52,7 @@ impl PeriodicTask {
                  persistentvolumeclaim-protection-controller, which must be off: {SWITCH_OFF}"
             ),
         }
-        let mut ticks = Ticks::every(TICK, cancel);
+        let mut ticks = Ticks::every(held_objects::EVERY, cancel);
         let mut next_signs = Instant::now();
         while ticks.next().await.is_some() {
             held_objects::publish(NAME, [self.protection.held_objects()]);

@@ -2,7 +2,6 @@
 //! their release.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -17,9 +16,6 @@ use belayer_holds::names;
 use belayer_holds::selection::Exceeded;
 
 use crate::component::{NAME, WorkflowFinalizer};
-
-/// How often the held objects are checked.
-const TICK: Duration = Duration::from_millis(500);
 
 /// Acts on the held objects of all kinds.
 pub(crate) struct PeriodicTask {
@@ -51,7 +47,7 @@ impl PeriodicTask {
 
     /// Runs until `cancel` is cancelled.
     pub(crate) async fn run(mut self, cancel: CancellationToken) {
-        let mut ticks = Ticks::every(TICK, cancel);
+        let mut ticks = Ticks::every(held_objects::EVERY, cancel);
         while ticks.next().await.is_some() {
             self.tick();
         }

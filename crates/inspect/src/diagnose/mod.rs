@@ -12,7 +12,7 @@ mod webhooks;
 use belayer_core::object::Resource;
 use jiff::Timestamp;
 
-use crate::evidence::World;
+use crate::evidence::{NotExplained, World};
 use crate::explain::Explained;
 use crate::known_finalizers::Entry;
 use crate::object::Terminating;
@@ -224,7 +224,7 @@ fn explained<'a>(
     object: &Terminating,
     finalizer: &str,
     world: &'a World,
-) -> Option<&'a Result<Explained, String>> {
+) -> Option<&'a Result<Explained, NotExplained>> {
     let id = (object.object.uid.as_str().to_owned(), finalizer.to_owned());
     world.belayers.get(&id)
 }

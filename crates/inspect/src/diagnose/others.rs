@@ -9,7 +9,7 @@ use belayer_holds::names::RELEASE_ANNOTATION;
 
 use super::{Diagnosis, known, volumes};
 use crate::controller_health::{self, ControllerHealth, Observed, OwnDeployment, Workload};
-use crate::evidence::World;
+use crate::evidence::{NotExplained, World};
 use crate::explain::{Action, Explained};
 use crate::known_finalizers::Entry;
 use crate::object::Terminating;
@@ -307,7 +307,7 @@ pub(super) fn force(object: &Terminating, finalizer: &str, world: &World) -> Ste
 pub(super) fn belayers(
     object: &Terminating,
     hold: &str,
-    explained: &Result<Explained, String>,
+    explained: &Result<Explained, NotExplained>,
     world: &World,
     now: Timestamp,
 ) -> Diagnosis {

@@ -15,16 +15,7 @@ pub struct Built {
     pub spec: PodOutcomeSpec,
     /// Whether the status shows a running container. Then the outcome is final only if the node is gone, because no
     /// kubelet will report how the container ended.
-    pub running: Running,
-}
-
-/// Whether the status shows a running container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Running {
-    /// One is.
-    Some,
-    /// None is.
-    None,
+    pub running: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -140,7 +131,7 @@ impl Pod {
             status,
         } = self;
         let mut unknown = Vec::new();
-        let mut running = Running::None;
+        let mut running = false;
         let mut containers = Vec::new();
         for (init, given, statuses) in [
             (false, &spec.containers, &status.container_statuses),
@@ -161,7 +152,7 @@ impl Pod {
                     Known::Yes | Known::NotStarted => {}
                     Known::No => unknown.push(container.name.clone()),
                     Known::StillRunning => {
-                        running = Running::Some;
+                        running = true;
                         unknown.push(container.name.clone());
                     }
                 }
@@ -272,7 +263,7 @@ mod tests {
             "initContainerStatuses": [ended("init", 0)],
             "containerStatuses": [ended("main", 3), ended("wait", 0)]}),
         );
-        assert_eq!(built.running, Running::None);
+        assert!(!built.running);
         assert!(built.spec.complete);
         assert_eq!(
             built.spec.finished_at.as_deref(),
@@ -294,7 +285,7 @@ mod tests {
             "containerStatuses": [{"name": "main", "state": {"running": {"startedAt": "x"}}},
                 {"name": "wait", "state": {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown",
                     "finishedAt": "2026-11-21T12:00:00Z"}}}]}));
-        assert_eq!(built.running, Running::Some);
+        assert!(built.running);
         assert!(!built.spec.complete);
         assert_eq!(built.spec.unknown_containers, ["main", "wait"]);
         assert_eq!(built.spec.finished_at, None);
@@ -311,7 +302,7 @@ mod tests {
             json!({"phase": "Running", "initContainerStatuses": [ended("init", 0)],
             "containerStatuses": [{"name": "main", "state": {"running": {}}}]}),
         );
-        assert_eq!(built.running, Running::Some);
+        assert!(built.running);
         assert!(!built.spec.complete);
         assert_eq!(built.spec.unknown_containers, ["main", "wait"]);
     }

@@ -20,7 +20,7 @@ use belayer_holds::names;
 use belayer_holds::runner::Stepped;
 use belayer_metrics::outcome as result;
 
-use super::build::{Built, Pod as FullPod, Running};
+use super::build::{Built, Pod as FullPod};
 use super::{EXPIRES_LABEL, NOT_FINAL_LABEL, PodOutcomeSpec, name_of, resource};
 use crate::NAME;
 use crate::argo::{NodeState, read_node};
@@ -361,7 +361,7 @@ async fn not_final(
     built: &Built,
     executor: &Executor,
 ) -> Result<Option<String>, RequestError> {
-    let is_open = !pod.is_ended() || built.running == Running::Some;
+    let is_open = !pod.is_ended() || built.running;
     let name = match pod.node_name() {
         Some(name) if is_open && (pod.is_ended() || pod.is_shut_down()) => name,
         _ if pod.is_ended() => return Ok(None),

@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use belayer_core::object::{ResourceVersion, Uid};
 
 use super::Unread;
-use super::consumed_when::ConsumedWhen;
+use super::consumed_when::{ConsumedWhen, NoValue};
 use super::scan::{Members, Scanner};
 use super::unpack::{NODES_LIMIT, unpack};
 
@@ -327,7 +327,7 @@ pub(super) async fn read_owner(
     let entry = Entry {
         taken: match when.is_true_for(&owner) {
             Ok(is_true) => is_true.then_some(Taken::All),
-            Err(why) => Some(Taken::NoValue(why.into())),
+            Err(NoValue(why)) => Some(Taken::NoValue(why)),
         },
         ..Entry::default()
     };
