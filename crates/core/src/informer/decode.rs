@@ -129,6 +129,18 @@ pub struct BadObject {
     pub why: DecodeError,
 }
 
+impl BadObject {
+    /// Whether it may be about any object: a damaged event, or one of an object without a name. Other events, such as those of
+    /// a later API, are about none.
+    pub(super) fn may_concern_any_object(&self) -> bool {
+        let is_damaged = matches!(
+            self.why,
+            DecodeError::Format(_) | DecodeError::TooLarge { .. }
+        );
+        self.key.is_none() && (self.change.is_some() || is_damaged)
+    }
+}
+
 /// The decoders of one kind, the preferred one first. The [module's example](crate::informer)
 /// makes those of a kind of which only metadata is read.
 pub struct Decoders<K>(Arc<[Arc<dyn Decoder<K>>]>);

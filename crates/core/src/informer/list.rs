@@ -232,7 +232,13 @@ impl<K: Slim> Informer<K> {
                     return Err(ListError::NoStreaming);
                 }
                 WatchEvent::Error(error) => return Err(RequestError::Api(error).into()),
-                WatchEvent::Bad(bad) => self.skip(&mut listing, &bad),
+                WatchEvent::Bad(bad) => {
+                    self.skip(&mut listing, &bad);
+                    // Something on the path may have damaged it: the next stream, or at last a page, sends it again.
+                    if bad.may_concern_any_object() {
+                        return Err(RequestError::Decode(bad.why.to_string()).into());
+                    }
+                }
             }
         }
     }

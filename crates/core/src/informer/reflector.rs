@@ -29,9 +29,9 @@ pub(super) enum Cause {
     Unserved,
     /// The server keeps sending events older than the store's version.
     Lagging,
-    /// The server keeps refusing a watch from the store's version.
+    /// The server keeps refusing a watch from the store's version, or the next event does not identify its object.
     Refused,
-    /// An event did not identify its object: only a list shows what exists.
+    /// The list or the server had an object that cannot be identified: only another list shows what exists.
     Unreadable,
 }
 
@@ -43,8 +43,10 @@ impl Cause {
             Self::Expired => "the server no longer has the history since the last version",
             Self::Unserved => "the kind was not served for a while",
             Self::Lagging => "the server keeps sending events older than the last version",
-            Self::Refused => "the server keeps refusing a watch from the last version",
-            Self::Unreadable => "the watch sent an event that does not identify its object",
+            Self::Refused => {
+                "the server keeps refusing a watch from the last version, or sends an event that cannot be read"
+            }
+            Self::Unreadable => "an object cannot be identified",
         }
     }
 }

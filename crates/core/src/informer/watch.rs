@@ -258,6 +258,11 @@ impl<K: Slim> Informer<K> {
                 Progress::None => {}
                 Progress::Past => lagging = lagging.or(Some(last_event)),
                 Progress::Ended(error) => return Ok(End::Error(error)),
+                // It is sent again to a watch from the same version. To go on would lose it.
+                Progress::Unidentified(why) => {
+                    self.refused_watches += 1;
+                    return Err(RequestError::Decode(why.to_string()));
+                }
             }
             if lagging.is_some_and(|since| since + self.settings.lag_limit <= last_event) {
                 return Ok(End::Lagging);
@@ -302,8 +307,14 @@ impl<K: Slim> Informer<K> {
             WatchEvent::Error(error) => return Progress::Ended(error),
             WatchEvent::Bad(bad) => {
                 self.telemetry.skipped(&bad);
-                // Its version is not used: a wrong one would hide all later events.
-                (None, Applied::Changed(self.store.skip(&bad)))
+                match &bad.key {
+                    // Its version is not used: a wrong one would hide all later events.
+                    Some(key) => (None, Applied::Changed(self.store.skip(key, &bad))),
+                    None if bad.may_concern_any_object() => {
+                        return Progress::Unidentified(bad.why);
+                    }
+                    None => return Progress::None,
+                }
             }
         };
         let (events, step) = match applied {
@@ -332,4 +343,6 @@ enum Progress {
     Past,
     /// It ended the watch.
     Ended(Box<ApiError>),
+    /// It does not tell which object it is about.
+    Unidentified(DecodeError),
 }

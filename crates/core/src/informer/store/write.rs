@@ -6,7 +6,7 @@ use super::{Contents, Store, Unreadable};
 use crate::informer::table::Table;
 use crate::informer::{BadObject, Change, Event, InformerState, Stored};
 use crate::logical_time::LogicalTime;
-use crate::object::ResourceVersion;
+use crate::object::{ObjectKey, ResourceVersion};
 use crate::slim::{Slim, Transition};
 
 /// How the version of a list relates to that of the store.
@@ -63,7 +63,7 @@ impl<K: Slim> Store<K> {
             .send_modify(|progress| progress.complete = false);
     }
 
-    /// Whether an event that could not be decoded did not even identify its object.
+    /// Whether the list had objects that could not even be identified.
     pub(in crate::informer) fn has_nameless(&self) -> bool {
         self.shared.contents.read().unreadable.nameless > 0
     }
@@ -202,31 +202,27 @@ impl<K: Slim> Store<K> {
     }
 
     /// Applies an event that cannot be decoded. A deletion needs only the UID.
-    pub(in crate::informer) fn skip(&self, bad: &BadObject) -> Vec<Event<K>> {
+    pub(in crate::informer) fn skip(&self, key: &ObjectKey, bad: &BadObject) -> Vec<Event<K>> {
         let mut contents = self.shared.contents.write();
         let Contents {
             table, unreadable, ..
         } = &mut *contents;
         let mut events = vec![Event::Skipped {
-            key: bad.key.clone(),
+            key: Some(key.clone()),
         }];
-        let gone = bad.change == Some(Change::Gone);
+        if bad.change != Some(Change::Gone) {
+            unreadable.note(Some(key));
+            return events;
+        }
+        unreadable.keys.remove(key);
         let same_uid = |have: &&Stored<K>| bad.uid.as_ref() == Some(have.uid());
-        match &bad.key {
-            Some(key) if gone => {
-                unreadable.keys.remove(key);
-                if table.get(key).as_ref().is_some_and(same_uid) {
-                    let last = table.remove(key);
-                    let event = last.map(|last| Event::Deleted {
-                        last,
-                        final_state_known: false,
-                    });
-                    events.extend(event);
-                }
-            }
-            // An invalid event does not say anything about an object.
-            None if bad.change.is_none() => {}
-            key => unreadable.note(key.as_ref()),
+        if table.get(key).as_ref().is_some_and(same_uid) {
+            let last = table.remove(key);
+            let event = last.map(|last| Event::Deleted {
+                last,
+                final_state_known: false,
+            });
+            events.extend(event);
         }
         events
     }

@@ -168,13 +168,17 @@ fn act(store: &Store<OwnerMeta>, step: &StoreStep) -> Vec<Event<OwnerMeta>> {
             events(store.upsert(thing.slim(), ResourceVersion::new(*since)))
         }
         StoreStep::Delete(thing) => events(store.delete(thing.slim())),
-        StoreStep::Skip { key, uid, gone } => store.skip(&BadObject {
-            key: Some(ObjectKey::new("n", key.to_string())),
-            uid: uid.map(|uid| Uid::new(uid.to_string())),
-            resource_version: None,
-            change: Some(if *gone { Change::Gone } else { Change::Present }),
-            why: DecodeError::Missing("metadata.uid"),
-        }),
+        StoreStep::Skip { key, uid, gone } => {
+            let key = ObjectKey::new("n", key.to_string());
+            let bad = BadObject {
+                key: Some(key.clone()),
+                uid: uid.map(|uid| Uid::new(uid.to_string())),
+                resource_version: None,
+                change: Some(if *gone { Change::Gone } else { Change::Present }),
+                why: DecodeError::Missing("metadata.uid"),
+            };
+            store.skip(&key, &bad)
+        }
         StoreStep::Relist {
             things,
             unreadable,
