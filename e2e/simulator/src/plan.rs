@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use belayer_checker::Settings;
+use belayer_core::election::Timing;
 use belayer_demo::setup::Tuning;
 use belayer_holds::selection::MaxUnselected;
 use belayer_workload::{PodGc, Profile};
@@ -52,6 +53,18 @@ pub(crate) const PROFILES: u64 = 40_000_000;
 /// namespace for a while.
 pub(crate) const POLICIES: u64 = 50_000_000;
 
+/// From this seed on, users create only some kinds of objects in the healthy cluster, and most elections have longer durations: both
+/// took most of a run's time.
+pub(crate) const SHORT: u64 = 60_000_000;
+
+/// What users create in the healthy cluster.
+const HEALTHY: [UserAction; 4] = [
+    UserAction::CreateWorkflow,
+    UserAction::UsePvc,
+    UserAction::Overcommit,
+    UserAction::CreateReports,
+];
+
 /// How large a run is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
@@ -96,6 +109,10 @@ pub(crate) struct Plan {
     pub(crate) tuning: Tuning,
     /// How long each request of the controllers takes.
     pub(crate) latency: Duration,
+    /// The durations of the election.
+    pub(crate) timing: Timing,
+    /// What users create once the cluster is healthy.
+    pub(crate) healthy: Vec<UserAction>,
 }
 
 /// One event of a plan.
@@ -148,6 +165,8 @@ impl Plan {
             wipes: more_names.map_or_else(|| rng.random_bool(0.3), |(wipes, _)| wipes),
             tuning: more_names.map_or_else(Tuning::default, |(_, tuning)| tuning),
             latency: Duration::ZERO,
+            timing: Timing::default(),
+            healthy: HEALTHY[..3].to_vec(),
         }
     }
 
@@ -221,6 +240,18 @@ impl Plan {
                 }
             }
         }
+        let mut healthy = HEALTHY.to_vec();
+        if tuning.profiles.recorded_app.is_none() {
+            healthy.pop();
+        }
+        let mut timing = Timing::default();
+        if seed >= SHORT {
+            healthy.shuffle(rng);
+            healthy.truncate(rng.random_range(1..=2));
+            if rng.random_bool(0.7) {
+                timing = patient();
+            }
+        }
         Self {
             seed,
             size,
@@ -231,6 +262,8 @@ impl Plan {
             wipes,
             tuning,
             latency,
+            timing,
+            healthy,
         }
     }
 
@@ -261,6 +294,12 @@ impl Plan {
     pub(crate) fn numbers(&self) -> BTreeSet<usize> {
         self.events.iter().map(|event| event.number).collect()
     }
+}
+
+/// Three times the usual durations. The recovery is longer than a lease.
+fn patient() -> Timing {
+    let [lease, deadline, retry] = [45, 30, 6].map(Duration::from_secs);
+    Timing::new(lease, deadline, retry).unwrap_or_default()
 }
 
 fn workload(seed: u64, rng: &mut StdRng) -> Profile {

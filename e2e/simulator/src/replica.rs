@@ -94,6 +94,8 @@ pub(crate) struct Setup {
     pub(crate) sandbox: Sandbox,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) tuning: Tuning,
+    /// The durations of the election.
+    pub(crate) timing: Timing,
     /// Whether it is the only replica, and has no leader election.
     pub(crate) is_alone: bool,
 }
@@ -225,7 +227,7 @@ async fn live(
     let settings = Settings {
         lease: ObjectKey::new(names::DEFAULT_NAMESPACE, LEASE),
         identity: identity(&format!("belayer-{}", setup.number)),
-        timing: Timing::default(),
+        timing: setup.timing,
         field_manager: names::FIELD_MANAGER,
     };
     let (elector, leadership) = Elector::new(client(ELECTION), settings);

@@ -26,7 +26,7 @@ use crate::event::user::UserAction;
 use crate::event::{Event, Stage, tenant};
 use crate::fault::FaultKind;
 use crate::objects::{self, BATCH};
-use crate::plan::{BIND, MORE_NAMES, MORE_REJECTIONS, POLICIES, PROFILES, Plan, SMALL};
+use crate::plan::{BIND, MORE_NAMES, MORE_REJECTIONS, POLICIES, PROFILES, Plan, SHORT, SMALL};
 use crate::replica::{Controllers, ELECTION, Replica, Setup, instance};
 
 /// How long nothing may be written in a settled cluster.
@@ -141,6 +141,7 @@ async fn story(plan: &Plan) -> Outcome {
                 sandbox: sandbox.clone(),
                 observer: Arc::clone(&observer),
                 tuning: plan.tuning,
+                timing: plan.timing,
                 is_alone: plan.size.replicas == 1,
             };
             Replica::new(setup)
@@ -321,15 +322,16 @@ async fn recover(plan: &Plan, stage: &mut Stage) -> usize {
         let one = plan.seed % 2;
         one..one + 1
     };
-    stage.create_in_healthy_cluster(choices, plan.tuning.profiles.recorded_app.is_some());
+    stage.create_in_healthy_cluster(choices, &plan.healthy);
     for _ in 0..2 {
         tokio::time::sleep(BIND).await;
         stage.bind_waiting();
     }
     stage.delete_in_healthy_cluster();
-    tokio::time::sleep(QUIET).await;
+    let pause = if plan.seed < SHORT { QUIET } else { QUIET / 2 };
+    tokio::time::sleep(pause).await;
     stage.bind_waiting();
-    tokio::time::sleep(QUIET).await;
+    tokio::time::sleep(pause).await;
     stage.delete_bare_objects();
     healthy_from
 }

@@ -3,7 +3,9 @@ use std::collections::BTreeSet;
 use rstest::rstest;
 
 use crate::event::Event;
-use crate::plan::{MORE_NAMES, MORE_REJECTIONS, MORE_SETTINGS, POLICIES, PROFILES, Plan, SMALL};
+use crate::plan::{
+    MORE_NAMES, MORE_REJECTIONS, MORE_SETTINGS, POLICIES, PROFILES, Plan, SHORT, SMALL,
+};
 use crate::run::run;
 
 #[test]
@@ -82,7 +84,8 @@ fn no_seed_violates_an_invariant(
         SMALL,
         MORE_SETTINGS,
         PROFILES,
-        POLICIES
+        POLICIES,
+        SHORT
     )]
     first: u64,
 ) {

@@ -247,14 +247,15 @@ impl Stage {
         });
     }
 
-    /// A workflow, a PVC and pods that do not all fit, in each of these namespaces.
-    pub(crate) fn create_in_healthy_cluster(&mut self, choices: Range<u64>, has_reports: bool) {
+    /// Does this in each of these namespaces.
+    pub(crate) fn create_in_healthy_cluster(
+        &mut self,
+        choices: Range<u64>,
+        actions: &[UserAction],
+    ) {
         for choice in choices {
-            self.act(UserAction::CreateWorkflow, choice);
-            self.act(UserAction::UsePvc, choice);
-            self.act(UserAction::Overcommit, choice);
-            if has_reports {
-                self.act(UserAction::CreateReports, choice);
+            for action in actions {
+                self.act(*action, choice);
             }
         }
     }
