@@ -69,6 +69,7 @@ fn each_kind_of_event_has_its_own_name() {
 #[case::the_same_on_a_node_that_comes_back(55_067_850)]
 #[case::the_cache_shows_a_deleted_namespace_as_ignored(54_024_380)]
 #[case::a_record_ends_while_its_namespace_is_ignored(55_134_452)]
+#[case::an_event_of_a_watch_is_damaged(60_000_261)]
 fn no_seed_fails_again(#[case] seed: u64) {
     let outcome = run(&Plan::of(seed));
     assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
