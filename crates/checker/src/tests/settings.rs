@@ -361,6 +361,29 @@ fn pods_of_an_ignored_namespace_are_released(
     assert_eq!(failed(&script.check_script()), broken);
 }
 
+/// Seed 61,008,537: the label was removed a few seconds before the last write.
+#[rstest]
+#[case::at_once(1, &["LIVENESS"])]
+#[case::in_the_end(60, &[])]
+fn a_pod_stays_held_once_its_namespace_is_not_ignored(#[case] quiet: u64, #[case] broken: &[&str]) {
+    let namespace = |labels: Value| {
+        json!({
+            "kind": "Namespace",
+            "metadata": { "uid": "n-1", "name": "a", "labels": labels },
+        })
+    };
+    let ignored = namespace(json!({ IGNORE_LABEL: "true" }));
+    let script = held()
+        .write(USER, Verb::Patch, &Gvr::NAMESPACES, &ignored)
+        .later(10)
+        .write(USER, Verb::Patch, &Gvr::NAMESPACES, &namespace(json!({})))
+        .later(5)
+        .workflow(&running());
+    let left = [pod(&[POD_HOLD])];
+    let findings = script.check_with(&left, Duration::from_secs(quiet), &[]);
+    assert_eq!(failed(&findings), broken);
+}
+
 /// Seed 52,022,149: a user requested the release of the pod.
 #[rstest]
 #[case::requested(true, &[])]

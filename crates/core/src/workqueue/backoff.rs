@@ -175,6 +175,13 @@ mod tests {
     }
 
     #[rstest]
+    #[case::lower(S(1), S(1))]
+    #[case::higher(S(900), S(300))]
+    fn a_cap_is_only_lowered(#[case] cap: Duration, #[case] expected: Duration) {
+        assert_eq!(Backoff::ERROR.at_most(cap).cap(), expected);
+    }
+
+    #[rstest]
     #[case::conflicts_then_a_denial_starts_the_slow_curve(Backoff::DENIED, MS(160), S(30))]
     #[case::a_denial_then_a_conflict_is_capped(Backoff::CONFLICT, S(600), S(1))]
     #[case::an_error_after_conflicts_continues(Backoff::ERROR, S(1), S(2))]

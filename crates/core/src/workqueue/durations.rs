@@ -4,7 +4,7 @@
 //! the queue itself. The durations are collected under the queue's lock, which costs nothing, and
 //! reported in batches by one thread.
 
-/// How is_full of either kind are collected before they are reported.
+/// How many of either kind are collected before they are reported.
 const BATCH: usize = 64;
 
 /// Durations in nanoseconds, in the order in which they ended.
@@ -32,5 +32,34 @@ impl Durations {
                 worked: empty(),
             },
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::none(0, 0, None)]
+    #[case::neither(BATCH - 1, BATCH - 1, None)]
+    #[case::waited(BATCH, 0, Some((BATCH, 0)))]
+    #[case::worked(1, BATCH, Some((1, BATCH)))]
+    fn a_batch_is_complete_with_enough_of_either_kind(
+        #[case] waited: usize,
+        #[case] worked: usize,
+        #[case] expected: Option<(usize, usize)>,
+    ) {
+        let mut durations = Durations {
+            waited: vec![1; waited],
+            worked: vec![1; worked],
+        };
+        let batch = durations.take_batch();
+        assert_eq!(
+            batch.map(|batch| (batch.waited.len(), batch.worked.len())),
+            expected
+        );
+        let left = if expected.is_some() { 0 } else { waited };
+        assert_eq!(durations.waited.len(), left);
     }
 }

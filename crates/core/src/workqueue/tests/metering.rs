@@ -100,6 +100,13 @@ async fn depth_counts_ready_keys_and_reruns_by_priority_but_no_delayed_ones() {
         })
     };
     assert_eq!(depth(), [0.0, 2.0, 1.0]);
+    let snapshot = queue.snapshot();
+    assert_eq!(
+        Priority::ALL.map(|priority| snapshot.depth(priority)),
+        snapshot.depth
+    );
+    assert_eq!((snapshot.depth(Normal), snapshot.ready()), (2, 3));
+    assert_eq!(queue.name(), "pods");
     item.done();
     advance(S(1)).await;
     assert_eq!(all(&queue), ["b", "c", "a", "d"]);

@@ -108,6 +108,38 @@ async fn delayed_keys_become_ready_in_the_order_of_their_times() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn hundreds_of_delayed_keys_become_ready_in_the_order_of_their_times() {
+    let queue: WorkQueue<u64> = silent(Ageing::default());
+    // 101 is a prime number: every time once, in no order.
+    for step in 1..=100 {
+        let due = step * 38 % 101;
+        queue.add_after(due, Normal, MS(due));
+    }
+    // Some move forward, from any place.
+    for due in (1..=100).filter(|due| due % 7 == 0) {
+        queue.add_after(due, Normal, MS(due - 7));
+        queue.add_after(due, Normal, MS(due - 3));
+    }
+    let mut ready = Vec::new();
+    for _ in 0..100 {
+        advance(MS(1)).await;
+        while let Some(item) = queue.try_next() {
+            ready.push(*item.key());
+            item.succeeded();
+        }
+    }
+    let mut expected: Vec<u64> = (1..=100).collect();
+    expected.sort_by_key(|due| {
+        if due % 7 == 0 {
+            (due - 7, 1)
+        } else {
+            (*due, 0)
+        }
+    });
+    assert_eq!(ready, expected);
+}
+
+#[tokio::test(start_paused = true)]
 async fn priority_is_strict_until_a_key_is_overdue() {
     let queue = queue();
     queue.add("slow", Resync);

@@ -12,6 +12,7 @@ async fn after_shutdown_nothing_is_accepted_or_handed_out() {
     let queue = queue();
     queue.add("waiting", Normal);
     queue.add_after("delayed", Normal, MS(10));
+    assert!(!queue.is_shutting_down());
     queue.shutdown();
     queue.add("late", Release);
     queue.add_all(["later"], Release);
