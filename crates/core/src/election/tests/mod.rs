@@ -25,6 +25,8 @@ fn seconds(seconds: u64) -> Duration {
 #[case::no_lease(0, 0, 2_000, Some(TimingError::LeaseTooShort))]
 #[case::less_than_the_record_can_say(999, 500, 100, Some(TimingError::LeaseTooShort))]
 #[case::without_a_pause(15_000, 10_000, 0, Some(TimingError::RetryTooShort))]
+#[case::a_day(86_400_000, 10_000, 2_000, None)]
+#[case::more_than_a_day(86_400_001, 10_000, 2_000, Some(TimingError::LeaseTooLong))]
 #[case::for_ever(1_000_000_000, 10_000, 2_000, Some(TimingError::LeaseTooLong))]
 fn durations_are_checked_as_in_client_go(
     #[case] lease: u64,

@@ -124,6 +124,26 @@ async fn one_hand_over_after_the_other_is_noticed_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_standby_that_was_just_woken_reads_after_the_longest_pause_at_the_latest() {
+    let server = Server::new();
+    let (leader, second) = settled(&server).await;
+    let third = server.elector("third", Timing::default());
+    sleep(seconds(60)).await;
+    assert_eq!(leader.resigns().await, Ended::Resigned);
+    sleep(Duration::from_millis(100)).await;
+    let (winner, other) = if second.leadership.may_write() {
+        (second, third)
+    } else {
+        (third, second)
+    };
+    server.watches(Watches::Forbidden);
+    server.silence_open_watches();
+    assert_eq!(winner.resigns().await, Ended::Resigned);
+    let took = until_led(&other).await;
+    assert!(took <= Duration::from_millis(4_400), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_that_cannot_be_acquired_does_not_cause_a_loop() {
     let server = Server::new();
     server.taken_by("x");

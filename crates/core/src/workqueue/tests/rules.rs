@@ -16,6 +16,30 @@ async fn a_key_added_twice_runs_once() {
     assert_eq!(queue.snapshot().known, 0);
 }
 
+/// All keys have the same hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Colliding(u8);
+
+impl std::hash::Hash for Colliding {
+    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_of_the_same_hash_are_different_keys() {
+    let queue: WorkQueue<Colliding> = silent(Ageing::default());
+    for key in [1, 2, 1] {
+        queue.add(Colliding(key), Normal);
+    }
+    queue.retry(Colliding(3), Normal, Backoff::DENIED);
+    assert_eq!(queue.failures(&Colliding(1)), 0);
+    assert_eq!(queue.failures(&Colliding(3)), 1);
+    let handed_out = [queue.try_next(), queue.try_next(), queue.try_next()];
+    let keys = handed_out
+        .each_ref()
+        .map(|item| Some(item.as_ref()?.key().0));
+    assert_eq!(keys, [Some(1), Some(2), None]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_key_is_never_handed_out_twice_at_once() {
     let queue = queue();
@@ -210,6 +234,7 @@ async fn a_failed_key_is_retried_after_the_returned_delay() {
 #[tokio::test(start_paused = true)]
 async fn backoff_grows_with_every_failure_although_the_key_is_added_in_between() {
     let queue = queue();
+    let mut longest = Duration::ZERO;
     for failure in 0..40_u32 {
         queue.add("a", Normal);
         let item = take(&queue);
@@ -220,7 +245,10 @@ async fn backoff_grows_with_every_failure_although_the_key_is_added_in_between()
             delay <= ceiling,
             "failure {failure} drew {delay:?}, over {ceiling:?}"
         );
+        longest = longest.max(delay);
     }
+    // Each of the last 24 delays is drawn from 5 min.
+    assert!(longest > S(1), "the longest was {longest:?}");
     assert_eq!(queue.failures(&"a"), 40);
 }
 
