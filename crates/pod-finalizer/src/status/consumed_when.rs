@@ -69,7 +69,8 @@ pub enum ConsumedWhenError {
     OwnerInMacro,
 }
 
-/// Why an expression has no value for an owner. Returned by [`ConsumedWhen::is_true_for`].
+/// Why an expression has no value for an owner. Returned by [`ConsumedWhen::is_true_for`]; the
+/// [module's example](crate::status) has a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NoValue(pub(super) Box<str>);
