@@ -192,3 +192,92 @@ impl GateClient {
         self.executor.write(&request, Class::Write).await.map(drop)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use belayer_core::client;
+    use belayer_core::executor::{Bounds, Writes};
+    use belayer_sandbox::{Actor, Answer, Fault, Gvr, Match, Sandbox, WriteOptions};
+
+    use super::*;
+    use crate::gate::CRD;
+
+    const NAMESPACE: &str = "here";
+
+    fn client(sandbox: &Sandbox) -> GateClient {
+        let http = client::in_process(sandbox.service("belayer"), "belayer/1.0");
+        let executor = Executor::new(http, "belayer", Bounds::default(), Writes::Sent);
+        GateClient::new(Arc::new(executor), NAMESPACE)
+    }
+
+    /// A server with the namespace of the gate and its kind.
+    fn server() -> Sandbox {
+        let sandbox = Sandbox::builder().build();
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE },
+        });
+        create(&sandbox, &Gvr::NAMESPACES, namespace);
+        let definition = serde_saphyr::from_str(CRD).unwrap();
+        create(&sandbox, &Gvr::CUSTOMRESOURCEDEFINITIONS, definition);
+        sandbox
+    }
+
+    fn create(sandbox: &Sandbox, kind: &Gvr, object: Value) {
+        let (admin, options) = (Actor::new("admin"), WriteOptions::default());
+        let created = sandbox
+            .cluster()
+            .create(&admin, kind, None, object, &options);
+        created.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gate_without_its_kind_does_not_exist() {
+        let client = client(&Sandbox::builder().build());
+        assert_eq!(client.find().await.unwrap(), None);
+        let error = client.read().await.unwrap_err();
+        assert_eq!(error.class(), ErrorClass::NotServed);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gate_that_cannot_be_read_may_exist() {
+        let sandbox = server();
+        let forbidden = Fault::on(Match::any().client("belayer")).answer(Answer::forbidden("no"));
+        let _fault = sandbox.faults().inject(forbidden);
+        let error = client(&sandbox).find().await.unwrap_err();
+        assert_eq!(error.class(), ErrorClass::Forbidden);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gate_is_created_read_listed_and_changed() {
+        let sandbox = server();
+        let client = client(&sandbox);
+        assert_eq!(client.find().await.unwrap(), None);
+        assert_eq!(client.list().await.unwrap().0, None);
+        let owner = Account::new("belayer", "account-uid");
+        client
+            .create(&GateObject::made_draining(), Some(&owner))
+            .await
+            .unwrap();
+        let gate = client.read().await.unwrap();
+        assert!(gate.is_draining());
+        assert_eq!(client.find().await.unwrap().as_ref(), Some(&gate));
+        let (listed, version) = client.list().await.unwrap();
+        assert_eq!(listed.as_ref(), Some(&gate));
+        let collection = "/apis/belayer.dev/v1alpha1/namespaces/here/gates";
+        assert_eq!(client.watch(&version, 7).path(), collection);
+        // The account owns it already; another one is added.
+        let adopted = client.adopt(&gate, &owner).await.unwrap();
+        assert_eq!(adopted, Adopted::Before);
+        let other = Account::new("belayer-other", "other-uid");
+        let adopted = client.adopt(&gate, &other).await.unwrap();
+        assert_eq!(adopted, Adopted::Now);
+        // What was read is not the newest version any more.
+        let change = gate.to_drained();
+        let error = client.write(&gate, &change).await.unwrap_err();
+        assert_eq!(error.class(), ErrorClass::Conflict);
+        let gate = client.read().await.unwrap();
+        assert!(!gate.is_drained());
+        client.write(&gate, &change).await.unwrap();
+        assert!(client.read().await.unwrap().is_drained());
+    }
+}

@@ -352,6 +352,23 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_backlog_closes_the_cluster_or_namespaces_beside_those_that_an_admin_closed() {
+        let all = state(&[("backlog", "closed")]);
+        assert!(all.is_closed_by_backlog());
+        assert_eq!(all.closed().count(), 0);
+        let some = state(&[
+            ("backlog", "open"),
+            ("closed.a", "backlog"),
+            ("closed.b", "maintenance"),
+            ("hold", "on"),
+        ]);
+        assert!(!some.is_closed_by_backlog());
+        let closed: Vec<_> = some.closed().collect();
+        assert_eq!(closed, [("a", "backlog"), ("b", "maintenance")]);
+        assert_eq!(some.closed_by_backlog(), BTreeSet::from(["a".into()]));
+    }
+
     /// A switch that was off before a drain is off after it.
     #[test]
     fn a_drain_and_its_end_leave_a_switch_as_it_was() {

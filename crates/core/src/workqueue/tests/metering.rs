@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::time::advance;
 
 use super::*;
-use crate::workqueue::{Backoff, Priority};
+use crate::workqueue::{Backoff, Outcome, Priority, Workers};
 use Priority::{Normal, Release, Resync};
 
 #[derive(Default)]
@@ -81,6 +81,19 @@ fn metered() -> (Recorded, WorkQueue<&'static str>) {
     let recorded = Recorded::default();
     let queue = with_local_recorder(&recorded, || WorkQueue::new("pods"));
     (recorded, queue)
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_publish_the_metrics_twice_a_second() {
+    let (recorded, queue) = metered();
+    let workers = Workers::spawn(1, queue.clone(), |_| async { Outcome::Done });
+    queue.add_after("a", Normal, S(3600));
+    tokio::time::sleep(MS(499)).await;
+    queue.add("b", Normal);
+    let adds = || recorded.counter("workqueue_adds_total{name=pods}");
+    tokio::time::sleep(MS(2)).await;
+    assert_eq!(adds(), 1);
+    workers.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -26,6 +26,19 @@ async fn after_shutdown_nothing_is_accepted_or_handed_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_that_was_added_while_it_is_processed_is_not_counted_after_shutdown() {
+    let queue = queue();
+    queue.add("a", Normal);
+    let item = take(&queue);
+    queue.add("a", Normal);
+    assert_eq!(queue.snapshot().ready(), 1);
+    queue.shutdown();
+    assert_eq!(queue.snapshot().ready(), 0);
+    item.done();
+    assert!(nothing_ready(&queue));
+}
+
+#[tokio::test(start_paused = true)]
 async fn shutdown_ends_every_waiter() {
     let queue = queue();
     let waiters: Vec<_> = (0..10)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use rstest::rstest;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -202,4 +203,12 @@ async fn keys_that_are_requeued_at_once_do_not_block_and_end_with_a_drain() {
     // Neither a worker nor the metrics ticker is left.
     tokio::task::yield_now().await;
     assert_eq!(Arc::strong_count(&queue.shared), 1);
+}
+
+#[rstest]
+#[case::a_literal(Box::new("of a literal"), "of a literal")]
+#[case::a_text(Box::new("formatted".to_owned()), "formatted")]
+#[case::another_value(Box::new(7), "no message")]
+fn the_message_of_a_panic(#[case] panic: Box<dyn std::any::Any + Send>, #[case] expected: &str) {
+    assert_eq!(crate::workqueue::panic_message(&*panic), expected);
 }
