@@ -216,17 +216,17 @@ mod tests {
         let namespace = json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE },
         });
-        create(&sandbox, &Gvr::NAMESPACES, namespace);
+        create(&sandbox, &Gvr::NAMESPACES, None, namespace);
         let definition = serde_saphyr::from_str(CRD).unwrap();
-        create(&sandbox, &Gvr::CUSTOMRESOURCEDEFINITIONS, definition);
+        create(&sandbox, &Gvr::CUSTOMRESOURCEDEFINITIONS, None, definition);
         sandbox
     }
 
-    fn create(sandbox: &Sandbox, kind: &Gvr, object: Value) {
+    fn create(sandbox: &Sandbox, kind: &Gvr, namespace: Option<&str>, object: Value) {
         let (admin, options) = (Actor::new("admin"), WriteOptions::default());
         let created = sandbox
             .cluster()
-            .create(&admin, kind, None, object, &options);
+            .create(&admin, kind, namespace, object, &options);
         created.unwrap();
     }
 
@@ -252,6 +252,12 @@ mod tests {
         let sandbox = server();
         let client = client(&sandbox);
         assert_eq!(client.find().await.unwrap(), None);
+        let another = json!({
+            "apiVersion": "belayer.dev/v1alpha1", "kind": "Gate",
+            "metadata": { "name": "another", "namespace": NAMESPACE },
+        });
+        let gates = Gvr::new("belayer.dev", "v1alpha1", "gates");
+        create(&sandbox, &gates, Some(NAMESPACE), another);
         assert_eq!(client.list().await.unwrap().0, None);
         let owner = Account::new("belayer", "account-uid");
         client
