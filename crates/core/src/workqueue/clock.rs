@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Longer delays are shortened to this, so that no sum can overflow.
-const MAX_DELAY: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// Longer delays are shortened to this, ten years, so that no sum can overflow.
+const MAX_DELAY: Duration = Duration::from_secs(315_360_000);
 
 /// A point in time, in nanoseconds since the queue was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -16,6 +16,17 @@ async fn a_key_added_twice_runs_once() {
     assert_eq!(queue.snapshot().known, 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_queue_and_a_key_tell_what_they_are() {
+    let queue = queue();
+    queue.add("a", Normal);
+    let item = take(&queue);
+    let text = format!("{queue:?} {item:?}");
+    for part in ["\"test\"", "key: \"a\"", "Normal", "failures: 0"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
 /// All keys have the same hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Colliding(u8);
