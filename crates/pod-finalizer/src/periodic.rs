@@ -34,7 +34,7 @@ pub(crate) use switch::GATE_KEY;
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Delay before a retry if access to the gate is forbidden.
-const FORBIDDEN_RETRY: Duration = Duration::from_secs(300);
+const FORBIDDEN_RETRY: Duration = Duration::from_secs(30);
 
 /// While a gate is closed, the gate is read again after this time. If its data was replaced in the meantime, the
 /// policy adds finalizers although the gate is closed.
