@@ -185,7 +185,7 @@ pub fn check(evidence: &Evidence<'_>) -> Findings {
             delays.follow(&history, write);
         }
     }
-    // What counts at the end is not whether it was so at the last write.
+    // The checks below are about the end of the run, and not about its last write.
     history.now = history
         .now
         .checked_add(evidence.quiet)

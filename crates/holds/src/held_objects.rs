@@ -235,7 +235,8 @@ impl<T: Noted> Inner<T> {
     }
 }
 
-/// How often a controller publishes its held objects and acts on their number. This only reads a few counters.
+/// The interval at which a controller publishes its held objects and acts on their number. This only reads a few
+/// counters.
 pub const EVERY: Duration = Duration::from_millis(500);
 
 /// Publishes how many objects a controller holds, how many of them wait, and how long the oldest

@@ -53,17 +53,9 @@ pub(crate) const PROFILES: u64 = 40_000_000;
 /// namespace for a while.
 pub(crate) const POLICIES: u64 = 50_000_000;
 
-/// From this seed on, users create only some kinds of objects in the healthy cluster, and most elections have longer durations: both
-/// took most of a run's time.
+/// From this seed on, runs are shorter: users create only one or two kinds of objects in the healthy cluster, it waits half as long for
+/// them, and most elections have longer durations.
 pub(crate) const SHORT: u64 = 60_000_000;
-
-/// What users create in the healthy cluster.
-const HEALTHY: [UserAction; 4] = [
-    UserAction::CreateWorkflow,
-    UserAction::UsePvc,
-    UserAction::Overcommit,
-    UserAction::CreateReports,
-];
 
 /// How large a run is.
 #[derive(Debug, Clone, Copy)]
@@ -166,7 +158,7 @@ impl Plan {
             tuning: more_names.map_or_else(Tuning::default, |(_, tuning)| tuning),
             latency: Duration::ZERO,
             timing: Timing::default(),
-            healthy: HEALTHY[..3].to_vec(),
+            healthy: in_healthy_cluster(&Settings::default()),
         }
     }
 
@@ -240,10 +232,7 @@ impl Plan {
                 }
             }
         }
-        let mut healthy = HEALTHY.to_vec();
-        if tuning.profiles.recorded_app.is_none() {
-            healthy.pop();
-        }
+        let mut healthy = in_healthy_cluster(&tuning.profiles);
         let mut timing = Timing::default();
         if seed >= SHORT {
             healthy.shuffle(rng);
@@ -294,6 +283,17 @@ impl Plan {
     pub(crate) fn numbers(&self) -> BTreeSet<usize> {
         self.events.iter().map(|event| event.number).collect()
     }
+}
+
+/// What users create in the healthy cluster: reports only if their outcomes are recorded.
+fn in_healthy_cluster(profiles: &Settings) -> Vec<UserAction> {
+    let reports = profiles.recorded_app.map(|_| UserAction::CreateReports);
+    let always = [
+        UserAction::CreateWorkflow,
+        UserAction::UsePvc,
+        UserAction::Overcommit,
+    ];
+    always.into_iter().chain(reports).collect()
 }
 
 /// Three times the usual durations. The recovery is longer than a lease.

@@ -129,15 +129,27 @@ pub struct BadObject {
     pub why: DecodeError,
 }
 
+/// Which object an event that cannot be decoded is about.
+pub(super) enum About<'a> {
+    /// The object of this key.
+    Object(&'a ObjectKey),
+    /// Perhaps any: the event is damaged, or its object has no name.
+    AnyObject,
+    /// None, as an event of a type that a later API adds.
+    NoObject,
+}
+
 impl BadObject {
-    /// Whether it may be about any object: a damaged event, or one of an object without a name. Other events, such as those of
-    /// a later API, are about none.
-    pub(super) fn may_concern_any_object(&self) -> bool {
+    pub(super) fn about(&self) -> About<'_> {
         let is_damaged = matches!(
             self.why,
             DecodeError::Format(_) | DecodeError::TooLarge { .. }
         );
-        self.key.is_none() && (self.change.is_some() || is_damaged)
+        match &self.key {
+            Some(key) => About::Object(key),
+            None if self.change.is_some() || is_damaged => About::AnyObject,
+            None => About::NoObject,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 use tokio::time::{Instant, timeout_at};
 
+use super::decode::About;
 use super::reflector::Cause;
 use super::store::{Fit, Unreadable};
 use super::table::Table;
@@ -232,13 +233,15 @@ impl<K: Slim> Informer<K> {
                     return Err(ListError::NoStreaming);
                 }
                 WatchEvent::Error(error) => return Err(RequestError::Api(error).into()),
-                WatchEvent::Bad(bad) => {
-                    self.skip(&mut listing, &bad);
-                    // Something on the path may have damaged it: the next stream, or at last a page, sends it again.
-                    if bad.may_concern_any_object() {
+                WatchEvent::Bad(bad) => match bad.about() {
+                    About::Object(_) => self.skip(&mut listing, &bad),
+                    // Something on the path may have damaged it: the next stream has it again, or in the end a page.
+                    About::AnyObject => {
+                        self.telemetry.skipped(&bad);
                         return Err(RequestError::Decode(bad.why.to_string()).into());
                     }
-                }
+                    About::NoObject => self.telemetry.skipped(&bad),
+                },
             }
         }
     }

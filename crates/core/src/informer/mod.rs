@@ -16,8 +16,8 @@
 //!   lags. Only if list after list is older (a restored etcd) does the store accept it; handlers
 //!   then get [`Event::Relisted`] with `regressed`.
 //! - An object of the same name with another UID is another object: a deletion and an addition.
-//! - A bad object is skipped, counted and logged. It does not affect other objects. A watch event that does
-//!   not tell its object is requested again, by another watch from the same version.
+//! - A bad object is skipped, counted and logged. It does not affect other objects. A watch event that
+//!   does not identify its object is requested again, by another watch from the same version.
 //!
 //! Watches have no label selector: an object that lost its label would look deleted.
 //!

@@ -31,7 +31,7 @@ pub(super) enum Cause {
     Lagging,
     /// The server keeps refusing a watch from the store's version, or the next event does not identify its object.
     Refused,
-    /// The list or the server had an object that cannot be identified: only another list shows what exists.
+    /// A list has an object that cannot be identified, or the server cannot decode one: only another list shows what exists.
     Unreadable,
 }
 

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
+use super::decode::About;
 use super::frame::{Frame, Frames};
 use super::reflector::Cause;
 use super::store::Applied;
@@ -258,7 +259,7 @@ impl<K: Slim> Informer<K> {
                 Progress::None => {}
                 Progress::Past => lagging = lagging.or(Some(last_event)),
                 Progress::Ended(error) => return Ok(End::Error(error)),
-                // It is sent again to a watch from the same version. To go on would lose it.
+                // The server sends it again to a watch from the same version. To go on would lose it.
                 Progress::Unidentified(why) => {
                     self.refused_watches += 1;
                     return Err(RequestError::Decode(why.to_string()));
@@ -307,13 +308,11 @@ impl<K: Slim> Informer<K> {
             WatchEvent::Error(error) => return Progress::Ended(error),
             WatchEvent::Bad(bad) => {
                 self.telemetry.skipped(&bad);
-                match &bad.key {
+                match bad.about() {
                     // Its version is not used: a wrong one would hide all later events.
-                    Some(key) => (None, Applied::Changed(self.store.skip(key, &bad))),
-                    None if bad.may_concern_any_object() => {
-                        return Progress::Unidentified(bad.why);
-                    }
-                    None => return Progress::None,
+                    About::Object(key) => (None, Applied::Changed(self.store.skip(key, &bad))),
+                    About::AnyObject => return Progress::Unidentified(bad.why),
+                    About::NoObject => return Progress::None,
                 }
             }
         };
@@ -343,6 +342,6 @@ enum Progress {
     Past,
     /// It ended the watch.
     Ended(Box<ApiError>),
-    /// It does not tell which object it is about.
+    /// It does not identify its object.
     Unidentified(DecodeError),
 }

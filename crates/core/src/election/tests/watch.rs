@@ -18,6 +18,15 @@ async fn settled(server: &Server) -> (Running, Running) {
     (leader, standby)
 }
 
+/// The one of both that leads, and the other.
+fn by_leadership(one: Running, other: Running) -> (Running, Running) {
+    if one.leadership.may_write() {
+        (one, other)
+    } else {
+        (other, one)
+    }
+}
+
 /// How long the standby takes to lead.
 async fn until_led(standby: &Running) -> Duration {
     let begun = Instant::now();
@@ -114,11 +123,7 @@ async fn one_hand_over_after_the_other_is_noticed_at_once() {
     sleep(seconds(60)).await;
     assert_eq!(leader.resigns().await, Ended::Resigned);
     sleep(seconds(2)).await;
-    let (winner, other) = if second.leadership.may_write() {
-        (second, third)
-    } else {
-        (third, second)
-    };
+    let (winner, other) = by_leadership(second, third);
     assert_eq!(winner.resigns().await, Ended::Resigned);
     assert_eq!(until_led(&other).await, Duration::ZERO);
 }
@@ -131,11 +136,7 @@ async fn a_standby_that_was_just_woken_reads_after_the_longest_pause_at_the_late
     sleep(seconds(60)).await;
     assert_eq!(leader.resigns().await, Ended::Resigned);
     sleep(Duration::from_millis(100)).await;
-    let (winner, other) = if second.leadership.may_write() {
-        (second, third)
-    } else {
-        (third, second)
-    };
+    let (winner, other) = by_leadership(second, third);
     server.watches(Watches::Forbidden);
     server.silence_open_watches();
     assert_eq!(winner.resigns().await, Ended::Resigned);

@@ -63,7 +63,7 @@ impl<K: Slim> Store<K> {
             .send_modify(|progress| progress.complete = false);
     }
 
-    /// Whether the list had objects that could not even be identified.
+    /// Whether the last list had objects that could not even be identified.
     pub(in crate::informer) fn has_nameless(&self) -> bool {
         self.shared.contents.read().unreadable.nameless > 0
     }

@@ -188,6 +188,18 @@ async fn an_event_about_no_object_is_skipped(#[case] frame: &str) {
     run.expect_events(&["added b:u2@6", "at 6"]).await;
     assert_eq!(run.server.requests().len(), 2);
     assert_eq!(run.version("a"), Some(3));
+    // Also in a streaming list, which stays complete.
+    let mut run = by_stream([watch(&[
+        frame.to_owned(),
+        added(object("a", "u1", 3)),
+        list_end(5),
+    ])]);
+    run.expect_events(&["initial a:u1@3", "at 5", "synced"])
+        .await;
+    assert!(matches!(
+        run.store.lookup(&Owners::key("b")),
+        Lookup::Absent
+    ));
 }
 
 #[tokio::test(start_paused = true)]

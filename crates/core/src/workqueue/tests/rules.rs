@@ -17,7 +17,7 @@ async fn a_key_added_twice_runs_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_and_a_key_tell_what_they_are() {
+async fn the_debug_texts_of_a_queue_and_of_a_key_name_them() {
     let queue = queue();
     queue.add("a", Normal);
     let item = take(&queue);
