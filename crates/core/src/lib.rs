@@ -20,6 +20,8 @@ pub mod logical_time;
 pub mod metric_names;
 pub mod object;
 pub mod queries;
+#[cfg(test)]
+mod recorded;
 pub mod rng;
 #[cfg(any(test, feature = "test-util"))]
 pub mod simulated;

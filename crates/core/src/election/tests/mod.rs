@@ -8,6 +8,7 @@ use super::*;
 mod driver;
 mod leadership;
 mod random;
+mod reports;
 mod server;
 mod table;
 mod watch;

@@ -234,14 +234,19 @@ impl Server {
         Response::new(UnsyncBoxBody::new(StreamBody::new(frames)))
     }
 
-    pub(super) fn elector(&self, name: &str, timing: Timing) -> Running {
+    /// One that does not run yet.
+    pub(super) fn candidate(&self, name: &str, timing: Timing) -> (Elector, Leadership) {
         let settings = Settings {
             field_manager: "manager",
             lease: ObjectKey::new("ops", "leader"),
             identity: name.to_owned(),
             timing,
         };
-        let (elector, leadership) = Elector::new(self.client(), settings);
+        Elector::new(self.client(), settings)
+    }
+
+    pub(super) fn elector(&self, name: &str, timing: Timing) -> Running {
+        let (elector, leadership) = self.candidate(name, timing);
         let resign = CancellationToken::new();
         Running {
             health: elector.health(),

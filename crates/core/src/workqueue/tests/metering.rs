@@ -1,81 +1,12 @@
 //! The published metrics and their names.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use ::metrics::{
-    Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
-    with_local_recorder,
-};
-use parking_lot::Mutex;
+use ::metrics::with_local_recorder;
 use tokio::time::advance;
 
 use super::*;
+use crate::recorded::Recorded;
 use crate::workqueue::{Backoff, Outcome, Priority, Workers};
 use Priority::{Normal, Release, Resync};
-
-#[derive(Default)]
-struct Recorded {
-    counters: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
-    gauges: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
-    histograms: Mutex<BTreeMap<String, Arc<Samples>>>,
-}
-
-#[derive(Default)]
-struct Samples(Mutex<Vec<f64>>);
-
-impl HistogramFn for Samples {
-    fn record(&self, value: f64) {
-        self.0.lock().push(value);
-    }
-}
-
-fn series(key: &Key) -> String {
-    let labels: Vec<_> = key
-        .labels()
-        .map(|label| format!("{}={}", label.key(), label.value()))
-        .collect();
-    format!("{}{{{}}}", key.name(), labels.join(","))
-}
-
-impl Recorder for Recorded {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        Counter::from_arc(Arc::clone(
-            self.counters.lock().entry(series(key)).or_default(),
-        ))
-    }
-
-    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::from_arc(Arc::clone(
-            self.gauges.lock().entry(series(key)).or_default(),
-        ))
-    }
-
-    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::from_arc(Arc::clone(
-            self.histograms.lock().entry(series(key)).or_default(),
-        ))
-    }
-}
-
-impl Recorded {
-    fn counter(&self, series: &str) -> u64 {
-        self.counters.lock()[series].load(Ordering::Relaxed)
-    }
-
-    fn gauge(&self, series: &str) -> f64 {
-        f64::from_bits(self.gauges.lock()[series].load(Ordering::Relaxed))
-    }
-
-    fn samples(&self, series: &str) -> Vec<f64> {
-        self.histograms.lock()[series].0.lock().clone()
-    }
-}
 
 fn metered() -> (Recorded, WorkQueue<&'static str>) {
     let recorded = Recorded::default();
@@ -243,16 +174,16 @@ async fn unfinished_work_rises_while_work_hangs_and_falls_when_it_ends() {
 async fn every_series_exists_from_the_start() {
     let (recorded, queue) = metered();
     queue.refresh_metrics();
-    let names = |map: &Mutex<BTreeMap<String, _>>| map.lock().keys().cloned().collect::<Vec<_>>();
+    let [counters, gauges, histograms] = recorded.names();
     assert_eq!(
-        names(&recorded.counters),
+        counters,
         [
             "workqueue_adds_total{name=pods}",
             "workqueue_retries_total{name=pods}"
         ]
     );
     assert_eq!(
-        names(&recorded.gauges),
+        gauges,
         [
             "workqueue_depth{name=pods,priority=normal}",
             "workqueue_depth{name=pods,priority=release}",
@@ -261,12 +192,6 @@ async fn every_series_exists_from_the_start() {
             "workqueue_unfinished_work_seconds{name=pods}",
         ]
     );
-    let histograms = recorded
-        .histograms
-        .lock()
-        .keys()
-        .cloned()
-        .collect::<Vec<_>>();
     assert_eq!(
         histograms,
         [
@@ -283,6 +208,5 @@ async fn a_queue_with_metering_off_reports_nothing() {
     queue.add("a", Normal);
     assert_eq!(all(&queue), ["a"]);
     queue.refresh_metrics();
-    assert!(recorded.counters.lock().is_empty() && recorded.gauges.lock().is_empty());
-    assert!(recorded.histograms.lock().is_empty());
+    assert!(recorded.names().iter().all(Vec::is_empty));
 }
