@@ -73,10 +73,8 @@ impl Provider {
             Self::Kind => "kind",
         }
     }
-}
 
-impl Provider {
-    /// In a sentence.
+    /// How a sentence calls it.
     pub(crate) fn what(self) -> &'static str {
         match self {
             Self::Sandbox => "the sandbox",

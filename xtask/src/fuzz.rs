@@ -164,7 +164,7 @@ struct Run {
 }
 
 /// Repeats a test until the time is over, with new input in every round. The output goes to a file: a test that writes to
-/// a pipe waits when the pipe is full and nobody reads it.
+/// a pipe waits when the pipe is full and nothing reads it.
 fn run(program: &str, test: &str, limit: Duration, log: &Path) -> Result<Run> {
     let begun = Instant::now();
     let mut run = Run {

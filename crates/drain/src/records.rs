@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -55,6 +57,33 @@ pub(crate) struct UncreatedPod {
     pub(crate) why: String,
     /// Whether a Belayer seems to process the record.
     pub(crate) in_progress: bool,
+}
+
+/// What a drain needs of a record. The pod in its spec may have a megabyte, and there may be thousands of records.
+#[derive(Debug, Deserialize)]
+struct ListedRecord {
+    metadata: ListedMeta,
+    #[serde(default)]
+    spec: ListedSpec,
+    #[serde(default)]
+    status: Value,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListedMeta {
+    namespace: String,
+    name: String,
+    uid: String,
+    #[serde(default)]
+    resource_version: String,
+    deletion_timestamp: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListedSpec {
+    pod_name: Option<String>,
 }
 
 /// A pod that an attempt created, by its annotations.
@@ -176,7 +205,7 @@ impl Records {
     /// # Errors
     /// If the records cannot be listed: any pod may exist only in one of them.
     pub(crate) async fn uncreated(&self) -> Result<Vec<UncreatedPod>, RequestError> {
-        let all: Vec<Value> = self.reader.all(&api::resource().path(None)).await?;
+        let all: Vec<ListedRecord> = self.reader.all(&api::resource().path(None)).await?;
         let mut uncreated = Vec::new();
         for record in &all {
             uncreated.extend(self.uncreated_pod(record).await);
@@ -184,21 +213,25 @@ impl Records {
         Ok(uncreated)
     }
 
-    async fn uncreated_pod(&self, record: &Value) -> Option<UncreatedPod> {
-        let text = |pointer: &str| record.pointer(pointer).and_then(Value::as_str);
-        if !record["metadata"]["deletionTimestamp"].is_null() {
+    async fn uncreated_pod(&self, record: &ListedRecord) -> Option<UncreatedPod> {
+        let ListedRecord {
+            metadata,
+            spec,
+            status,
+        } = record;
+        if metadata.deletion_timestamp.is_some() {
             return None;
         }
-        let namespace = text("/metadata/namespace")?;
-        let key = ObjectKey::new(namespace, text("/metadata/name")?);
-        let (uid, pod) = (text("/metadata/uid")?, text("/spec/podName")?);
-        let version = text("/metadata/resourceVersion").unwrap_or_default();
+        let namespace = metadata.namespace.as_str();
+        let key = ObjectKey::new(namespace, metadata.name.as_str());
+        let (uid, pod) = (metadata.uid.as_str(), spec.pod_name.as_deref()?);
+        let version = metadata.resource_version.as_str();
         let uncreated = |why: String| UncreatedPod {
             key: key.clone(),
             why,
             in_progress: self.in_progress(uid, version),
         };
-        let phase = &record["status"]["phase"];
+        let phase = &status["phase"];
         let phase = match serde_json::from_value::<Option<Phase>>(phase.clone()) {
             Ok(phase) => phase.filter(|phase| is_under_way(*phase))?,
             Err(_) => {
@@ -212,8 +245,8 @@ impl Records {
             .object(&Resource::pods(), &ObjectKey::new(namespace, pod))
             .await;
         let why = match found {
-            ReadResult::Absent => cause(phase, record),
-            ReadResult::Found(rejected) if is_being_replaced(phase, record, &rejected) => {
+            ReadResult::Absent => cause(phase, status),
+            ReadResult::Found(rejected) if is_being_replaced(phase, status, &rejected) => {
                 let finalizers = &rejected["metadata"]["finalizers"];
                 format!("its rejected pod is being deleted and has the finalizers {finalizers}")
             }
@@ -228,7 +261,7 @@ impl Records {
                     attempt: attempt.and_then(|text| text.parse().ok()),
                     deleting: !pod["metadata"]["deletionTimestamp"].is_null(),
                 };
-                let attempts = record["status"]["attempts"].as_u64();
+                let attempts = status["attempts"].as_u64();
                 let attempts = attempts.and_then(|count| u32::try_from(count).ok());
                 if !pod.is_given_up(Some(phase), attempts.unwrap_or_default()) {
                     return match self.write(&key, &Uid::new(uid), &pod).await {
@@ -258,9 +291,9 @@ impl Records {
 }
 
 /// Whether Belayer has deleted this pod to create it again: once it is gone, it exists only in its record.
-fn is_being_replaced(phase: Phase, record: &Value, pod: &Value) -> bool {
+fn is_being_replaced(phase: Phase, status: &Value, pod: &Value) -> bool {
     phase == Phase::Deleting
-        && pod["metadata"]["uid"] == record["status"]["rejectedUID"]
+        && pod["metadata"]["uid"] == status["rejectedUID"]
         && !pod["metadata"]["deletionTimestamp"].is_null()
 }
 
@@ -268,8 +301,8 @@ fn is_under_way(phase: Phase) -> bool {
     matches!(phase, Phase::Deleting | Phase::Waiting | Phase::Creating)
 }
 
-fn cause(phase: Phase, record: &Value) -> String {
-    let conditions = record["status"]["conditions"].as_array();
+fn cause(phase: Phase, status: &Value) -> String {
+    let conditions = status["conditions"].as_array();
     let denied = conditions
         .into_iter()
         .flatten()

@@ -373,7 +373,7 @@ impl Drain {
             match self.site.close_gate().await {
                 Ok(gate) => {
                     changed |= gate == GateState::Draining;
-                    if report.passes == 0 || gate == GateState::Draining {
+                    if report.gate == GateState::Untouched || gate == GateState::Draining {
                         report.gate = gate;
                         progress.step(&gate_text(gate, &self.site.gate.key().to_string()));
                     }

@@ -1,6 +1,6 @@
 //! A controller as a decision table and a runner: `cargo run --package belayer-holds --example runner`.
 //!
-//! It keeps ConfigMaps with the label `keep` by a finalizer until somebody writes the annotation `done`.
+//! It keeps ConfigMaps with the label `keep` by a finalizer until they have the annotation `done`.
 
 use std::{convert::Infallible, error::Error, sync::Arc};
 

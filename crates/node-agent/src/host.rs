@@ -178,8 +178,11 @@ impl Names {
                 continue;
             };
             let path = dir.join(number).join("cgroup");
-            match fs::read_to_string(&path) {
-                Ok(groups) if self.are_in(&groups) => return Ok(Some(number.to_owned())),
+            // The name of a cgroup need not be UTF-8.
+            match fs::read(&path) {
+                Ok(groups) if self.are_in(&String::from_utf8_lossy(&groups)) => {
+                    return Ok(Some(number.to_owned()));
+                }
                 Ok(_) => {}
                 Err(error) if is_gone(&error) => {}
                 Err(error) => return Err(HostError::of(&path)(error)),
@@ -244,6 +247,19 @@ mod tests {
             Remains::Nothing(proof) => assert_eq!(proof.uid().as_str(), UID),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// A process of anyone may be in a cgroup whose name is not UTF-8.
+    #[test]
+    fn t1_a_cgroup_whose_name_is_no_text_blocks_no_wipe() {
+        let node = node();
+        let dir = node.path().join(PROCESSES).join("18");
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("cgroup"), b"0::/user.slice/\xff\n").unwrap();
+        assert!(matches!(remains(&node), Remains::Nothing(_)));
+        let groups = format!("0::/\u{fffd}/pod{UID}\n");
+        process(&node, "19", &groups);
+        assert!(matches!(remains(&node), Remains::Process(_)));
     }
 
     #[rstest]

@@ -51,6 +51,15 @@ impl Limits {
     }
 }
 
+/// The gates that have opened.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Opened {
+    /// Whether that of all namespaces has.
+    pub(crate) all: bool,
+    /// Those of single namespaces.
+    pub(crate) namespaces: Vec<Arc<str>>,
+}
+
 /// The counted backlog.
 #[derive(Debug)]
 pub(crate) struct Backlog {
@@ -123,8 +132,10 @@ impl Backlog {
         self.all_closed |= all;
     }
 
-    /// Opens the gates with fewer pods than half of their limit. Call it only once all pods are known.
-    pub(crate) fn settle(&mut self) {
+    /// Opens the gates with fewer pods than half of their limit, and returns those, also of gates that closed since the last
+    /// call. Call it only once all pods are known.
+    pub(crate) fn settle(&mut self) -> Opened {
+        let mut opened = Opened::default();
         let Self {
             limits,
             pods,
@@ -132,10 +143,17 @@ impl Backlog {
             ..
         } = self;
         let few = |pods: usize, limit: usize| pods == 0 || pods < Limits::opens_below(limit);
-        closed.retain(|name| !few(pods.get(name).copied().unwrap_or(0), limits.namespace));
+        closed.retain(|name| {
+            let opens = few(pods.get(name).copied().unwrap_or(0), limits.namespace);
+            if opens {
+                opened.namespaces.push(Arc::clone(name));
+            }
+            !opens
+        });
         if few(self.sum, self.limits.cluster) && self.closed.len() <= MAX_CLOSED {
-            self.all_closed = false;
+            opened.all = std::mem::take(&mut self.all_closed);
         }
+        opened
     }
 
     /// Whether holds are added in a namespace.
@@ -266,6 +284,21 @@ mod tests {
             backlog.settle();
             assert_eq!(backlog.cluster_limit(), expected, "{pods}");
         }
+    }
+
+    /// Pods that were refused a hold meanwhile wait for it.
+    #[test]
+    fn a_gate_that_closes_and_opens_between_two_looks_is_reported_as_opened() {
+        let mut backlog = backlog(4, &[("a", 5)]);
+        assert_eq!(backlog.limit("a"), BacklogLimit::ReachedInNamespace);
+        let name: Arc<str> = "a".into();
+        for _ in 0..5 {
+            backlog.remove(&name);
+        }
+        let namespaces = vec![name];
+        let all = false;
+        assert_eq!(backlog.settle(), Opened { all, namespaces });
+        assert_eq!(backlog.settle(), Opened::default());
     }
 
     #[test]

@@ -149,9 +149,9 @@ fn keep(pod: &PodView, reasons: Reasons, now: Timestamp) -> PodDecision {
     }
     let recheck = decision.requeue_after;
     let waits = elapsed(deleting, now);
-    let mut next = until_release_after(pod, waits);
+    let mut next = None;
     if waits < REPORT_AFTER {
-        next = Some(next.map_or(REPORT_AFTER - waits, |next| next.min(REPORT_AFTER - waits)));
+        next = Some(REPORT_AFTER - waits);
     } else {
         let message = format!(
             "deletion waits because Belayer holds this pod: {}",
@@ -165,6 +165,8 @@ fn keep(pod: &PodView, reasons: Reasons, now: Timestamp) -> PodDecision {
     };
     Decision {
         requeue_after,
+        // Exact, unlike a requeue.
+        due: until_release_after(pod, waits),
         ..decision
     }
 }

@@ -16,7 +16,7 @@ use belayer_holds::gate::GateObject;
 use belayer_holds::held_objects::{self, Noted};
 use belayer_holds::selection::{Exceeded, UnselectedBy};
 
-use crate::backlog::{Backlog, Limits};
+use crate::backlog::{Backlog, Limits, Opened};
 use crate::profile::MaxUnselected;
 use crate::snapshot::BacklogLimit;
 
@@ -133,10 +133,10 @@ impl HeldObjects {
         self.backlog.lock().adopt(gate.closed_by_backlog(), all);
     }
 
-    /// Opens what may open again, and returns what is limited now. To be called once all pods are known.
-    pub fn settle(&self) -> ActiveLimits {
-        self.backlog.lock().settle();
-        self.active_limits()
+    /// Opens what may open again, and returns what has opened and what is limited now. To be called once all pods are known.
+    pub(crate) fn settle(&self) -> (Opened, ActiveLimits) {
+        let opened = self.backlog.lock().settle();
+        (opened, self.active_limits())
     }
 
     /// How things stand.
@@ -191,11 +191,11 @@ mod tests {
         );
         for n in 5..11 {
             held_objects.note(&key(n), None);
-            assert_eq!(held_objects.settle().closed.len(), 1, "{n}");
+            assert_eq!(held_objects.settle().1.closed.len(), 1, "{n}");
         }
         assert_eq!(held_objects.counts().waiting, 5);
         held_objects.note(&key(4), None);
-        assert_eq!(held_objects.settle(), ActiveLimits::default());
+        assert_eq!(held_objects.settle().1, ActiveLimits::default());
     }
 
     /// T3: a user who makes a status unreadable must not close the gate for others.
@@ -207,7 +207,7 @@ mod tests {
             held_objects.note_status(&key(n), true);
         }
         assert_eq!(held_objects.counts().waiting, 0);
-        assert_eq!(held_objects.settle(), ActiveLimits::default());
+        assert_eq!(held_objects.settle().1, ActiveLimits::default());
         held_objects.note_status(&key(0), false);
         assert_eq!(held_objects.counts().waiting, 1);
     }

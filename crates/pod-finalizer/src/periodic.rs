@@ -23,6 +23,7 @@ use belayer_holds::held_objects;
 use belayer_holds::holding::HoldSwitch;
 
 use crate::NAME;
+use crate::backlog::Opened;
 use crate::component::PodFinalizer;
 use crate::held_objects::{ActiveLimits, HeldObjects};
 use crate::snapshot::BacklogLimit;
@@ -100,10 +101,13 @@ impl PeriodicTask {
     }
 
     async fn tick(&mut self) {
-        let now = self.finalizer.held_objects().settle();
+        let (opened, now) = self.finalizer.held_objects().settle();
         publish(self.finalizer.held_objects(), &now);
+        self.enqueue_opened(&opened, now.backlog);
         if now != self.last {
-            self.enqueue_for_lifted_limits(&now);
+            if now.kept.has_eased_since(&self.last.kept) {
+                self.finalizer.queue_unselected();
+            }
             self.report_changes(&now).await;
         }
         self.consumers.visit(&self.finalizer, &self.events);
@@ -111,19 +115,14 @@ impl PeriodicTask {
         self.last = now;
     }
 
-    /// Enqueues the pods that waited for a limit.
-    fn enqueue_for_lifted_limits(&self, now: &ActiveLimits) {
-        if self.last.backlog == BacklogLimit::Reached && now.backlog == BacklogLimit::NotReached {
+    /// Enqueues the pods that waited for a limit. Once the limit of the cluster is over, those of all namespaces are.
+    fn enqueue_opened(&self, opened: &Opened, backlog: BacklogLimit) {
+        if opened.all {
             self.finalizer.queue_unheld();
-        } else if now.backlog == BacklogLimit::NotReached {
-            for namespace in self.last.closed.keys() {
-                if !now.closed.contains_key(namespace) {
-                    self.finalizer.queue_unheld_in(namespace);
-                }
+        } else if backlog == BacklogLimit::NotReached {
+            for namespace in &opened.namespaces {
+                self.finalizer.queue_unheld_in(namespace);
             }
-        }
-        if now.kept.has_eased_since(&self.last.kept) {
-            self.finalizer.queue_unselected();
         }
     }
 

@@ -284,7 +284,7 @@ fn denied_too_long(status: &Status, clock: Clock) -> Option<String> {
 }
 
 /// Whether an attempt of the record created the pod, by the pod's annotations.
-fn is_of_record(record: &Record, pod: &PodView) -> bool {
+pub(crate) fn is_of_record(record: &Record, pod: &PodView) -> bool {
     pod.origin
         .as_ref()
         .is_some_and(|origin| origin.record_uid == record.meta.uid)

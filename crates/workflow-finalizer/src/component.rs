@@ -277,11 +277,15 @@ impl WorkflowFinalizer {
         if self.parts.pods.count_by_index(HELD_BY_OWNER, uid) != Some(0) {
             return;
         }
-        let key = ObjectKey::new(pod.meta.key.shared_namespace().clone(), owner.name.clone());
-        let Lookup::Found(workflow) = self.parts.workflows.lookup(&key) else {
+        let find = |key: ObjectKey| self.parts.workflows.lookup(&key).found();
+        let namespace = pod.meta.key.shared_namespace().clone();
+        let found = find(ObjectKey::new(namespace, owner.name.clone()))
+            .or_else(|| find(ObjectKey::cluster(owner.name.clone())));
+        let Some(workflow) = found else {
             return;
         };
         let meta = &workflow.object.0;
+        let key = meta.key.clone();
         if meta.uid != owner.uid || !meta.is_deleting() || !held(meta) {
             return;
         }

@@ -48,15 +48,16 @@ impl PodsQuery {
         Self { namespace, label }
     }
 
-    /// A page of metadata of pods.
+    /// A page of metadata of pods. The pods of a cluster-scoped owner may be in any namespace.
     fn list(&self, limit: u32, page: Option<&str>) -> Request {
-        let path = Resource::pods().path(Some(&self.namespace));
+        let namespace = Some(&*self.namespace).filter(|name| !name.is_empty());
+        let path = Resource::pods().path(namespace);
         Request::list(path, limit, page).accept(METADATA_ONLY_LIST)
     }
 
     /// A page of the pods of workflows.
-    fn request(&self, page: Option<&str>) -> Request {
-        let request = self.list(PAGE, page);
+    fn list_of_workflows(&self, limit: u32, page: Option<&str>) -> Request {
+        let request = self.list(limit, page);
         match &self.label {
             Some(label) => request.query("labelSelector", label.to_string()),
             None => request,
@@ -66,11 +67,10 @@ impl PodsQuery {
 
 impl fmt::Display for PodsQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "which workflows of namespace {} have held pods",
-            self.namespace
-        )
+        match &*self.namespace {
+            "" => f.write_str("which cluster-scoped owners have held pods"),
+            namespace => write!(f, "which workflows of namespace {namespace} have held pods"),
+        }
     }
 }
 
@@ -135,7 +135,9 @@ impl PodsReader {
 
     async fn pods(&self, query: &PodsQuery) -> Result<PodsState, ReadError> {
         if let Some(pods) = &self.pods {
-            let first = self.page(&query.list(FIRST_PAGE, None)).await?;
+            let first = self
+                .page(FIRST_PAGE, |limit| query.list(limit, None))
+                .await?;
             if first.next().is_none() {
                 return Ok(PodsState::HeldOf(Arc::new(first.owners().collect())));
             }
@@ -150,7 +152,11 @@ impl PodsReader {
         let mut owners = HashSet::new();
         let mut next: Option<String> = None;
         loop {
-            let page = self.page(&query.request(next.as_deref())).await?;
+            let page = self
+                .page(PAGE, |limit| {
+                    query.list_of_workflows(limit, next.as_deref())
+                })
+                .await?;
             owners.extend(page.owners());
             next = page.next().map(str::to_owned);
             if next.is_none() {
@@ -159,8 +165,18 @@ impl PodsReader {
         }
     }
 
-    async fn page(&self, request: &Request) -> Result<List, ReadError> {
-        let answer = self.executor.read(request, Class::Evidence).await;
+    /// A page, with half as many pods as long as it is too large.
+    async fn page(
+        &self,
+        mut limit: u32,
+        request: impl Fn(u32) -> Request,
+    ) -> Result<List, ReadError> {
+        let answer = loop {
+            match self.executor.read(&request(limit), Class::Evidence).await {
+                Err(RequestError::TooLarge { .. }) if limit > 1 => limit /= 2,
+                answer => break answer,
+            }
+        };
         answer
             .and_then(|answer| answer.json())
             .and_then(List::checked)

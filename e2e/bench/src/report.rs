@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_not_reached() {
         let unknown = Goal {
-            against: "nobody".to_owned(),
+            against: "unknown".to_owned(),
             ..goal(2.0)
         };
         assert_eq!(report().judged(&unknown).1, None);

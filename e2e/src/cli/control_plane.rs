@@ -28,7 +28,12 @@ use crate::harness::eventually;
 const UP_DEADLINE: Duration = Duration::from_secs(150);
 const DOWN_DEADLINE: Duration = Duration::from_secs(60);
 
-/// A real control plane on this machine, without containers
+/// A real Kubernetes control plane on this machine, without containers
+///
+/// etcd, kube-apiserver, kube-controller-manager, kube-scheduler and hollow kubelets, which do not
+/// run containers. Needs Go 1.26, or KUBEBUILDER_ASSETS with a folder that has the programs. The
+/// first build takes about seven minutes on two cores; the programs are kept in $BELAYER_CACHE
+/// (by default ~/.cache/belayer) and used by every clone.
 #[derive(Debug, Args)]
 pub(super) struct ControlPlaneCommand {
     #[command(subcommand)]

@@ -9,9 +9,13 @@ use clap::Args;
 use crate::chart;
 use crate::control_plane::HelmBinaries;
 
+/// Render deploy/manifests from the Helm chart
+///
+/// With the pinned Helm 4. The first build of Helm 3 and 4 takes about five minutes on two cores and needs Go 1.26;
+/// the programs are kept in $BELAYER_CACHE (by default ~/.cache/belayer).
 #[derive(Debug, Args)]
 pub(super) struct Manifests {
-    /// Write nothing; exit with 1 if a file is outdated
+    /// Write nothing; print the outdated files, and exit with 1 if there are any
     #[arg(long)]
     check: bool,
 }

@@ -29,7 +29,7 @@ pub(crate) use self::installed::LEASE;
 pub use self::installed::{HOME, Installed, lease_holder, manifests, save_logs};
 pub use self::new_cluster::on_new_cluster;
 pub use self::objects::{
-    HOLD, PodBuilder, WORKFLOW_HOLD, Workflow, ended, finalizers, pod, pvc, workflow,
+    HOLD, NO_SCHEDULER, PodBuilder, WORKFLOW_HOLD, Workflow, ended, finalizers, pod, pvc, workflow,
 };
 pub use self::outcome::Summary;
 pub use self::packed::{Packing, largest_nodes};

@@ -43,6 +43,9 @@ impl Workflow {
     }
 }
 
+/// A scheduler that does not exist: the scenario binds these pods, or none does.
+pub const NO_SCHEDULER: &str = "none";
+
 /// A pod that no scheduler binds: the scenario writes its status.
 #[must_use]
 pub fn pod(name: impl Into<String>) -> PodBuilder {
@@ -52,7 +55,7 @@ pub fn pod(name: impl Into<String>) -> PodBuilder {
         annotations: BTreeMap::new(),
         finalizers: Vec::new(),
         owners: Vec::new(),
-        scheduler: "nobody",
+        scheduler: NO_SCHEDULER,
         node: None,
         volumes: Vec::new(),
         arguments: Vec::new(),

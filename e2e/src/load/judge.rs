@@ -252,7 +252,7 @@ pub(super) struct Counts {
     pub(super) created: usize,
     /// Rejected pods; a name may have several.
     pub(super) rejected: usize,
-    /// Pods that somebody else created under a name of the run.
+    /// Pods that others created under a name of the run.
     pub(super) recreated: usize,
     /// Names whose pod has not started yet.
     pub(super) waiting: usize,

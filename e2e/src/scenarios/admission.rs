@@ -35,7 +35,7 @@ async fn at_creation(cluster: Cluster) -> Result<()> {
     shown?;
     // Wait until the change is effective, so that later scenarios are not affected.
     let workflow = cluster.workflow("after").await?;
-    ties(&cluster, &workflow, false).await
+    policy_adds_to_pods(&cluster, &workflow, false).await
 }
 
 /// Removes a policy and its binding.
@@ -93,7 +93,7 @@ pub(super) async fn remove_cluster_wide(cluster: &Cluster, kind: &str, name: &st
 
 async fn obeys(cluster: &Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
-    ties(cluster, &workflow, true).await?;
+    policy_adds_to_pods(cluster, &workflow, true).await?;
 
     let held_last = pod("b").of(&workflow).finalizer("z.example.com/first");
     let created = cluster.create(&held_last).await?;
@@ -130,45 +130,50 @@ async fn obeys(cluster: &Cluster) -> Result<()> {
     );
 
     switch(cluster, "hold", "off").await?;
-    ties(cluster, &workflow, false).await?;
+    policy_adds_to_pods(cluster, &workflow, false).await?;
     switch(cluster, "hold", "on").await?;
-    ties(cluster, &workflow, true).await?;
+    policy_adds_to_pods(cluster, &workflow, true).await?;
 
     let closed = format!("closed.{}", cluster.namespace());
     switch(cluster, &closed, json!("maintenance")).await?;
-    ties(cluster, &workflow, false).await?;
+    policy_adds_to_pods(cluster, &workflow, false).await?;
     switch(cluster, &closed, json!(null)).await?;
-    ties(cluster, &workflow, true).await?;
+    policy_adds_to_pods(cluster, &workflow, true).await?;
 
     let gates = kinds::gates(cluster.client(), "belayer-system");
     gates
         .delete("belayer-gate", &DeleteParams::default())
         .await?;
-    let without_switch = ties(cluster, &workflow, false).await;
+    let without_switch = policy_adds_to_pods(cluster, &workflow, false).await;
     open_gate(cluster.client()).await?;
     without_switch
 }
 
-/// Waits until a new pod of the workflow is created with the hold, or without.
-async fn ties(cluster: &Cluster, workflow: &Workflow, expected: bool) -> Result<()> {
-    let what = if expected {
-        "a new pod is created with the hold"
-    } else {
-        "a new pod is created without the hold"
-    };
-    eventually(what, SOON, async || {
-        let name = format!(
-            "{}-{}",
-            workflow.name,
-            jiff::Timestamp::now().as_microsecond()
-        );
-        let created = cluster.create(&pod(name).of(workflow)).await?;
-        ensure!(
-            finalizers(&created).contains(&HOLD) == expected,
-            "{:?}",
-            finalizers(&created)
-        );
+/// Waits until an object that is created anew has this hold from the policy, or has it no more: API servers apply policies late.
+pub(super) async fn policy_adds<K, F>(
+    hold: &str,
+    expected: bool,
+    create: impl Fn(String) -> F,
+) -> Result<()>
+where
+    K: kube::Resource,
+    F: Future<Output = Result<K>>,
+{
+    let with = if expected { "with" } else { "without" };
+    let what = format!("a new object is created {with} {hold}");
+    eventually(&what, SOON, async || {
+        let name = format!("try-{}", jiff::Timestamp::now().as_microsecond());
+        let created = create(name).await?;
+        let all = finalizers(&created);
+        ensure!(all.contains(&hold) == expected, "{all:?}");
         Ok(())
+    })
+    .await
+}
+
+async fn policy_adds_to_pods(cluster: &Cluster, workflow: &Workflow, expected: bool) -> Result<()> {
+    policy_adds(HOLD, expected, |name| async move {
+        cluster.create(&pod(name).of(workflow)).await
     })
     .await
 }

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 
 use crate::harness::{
-    Belayer, BelayerOptions, Cluster, HOLD, SOON, Scenario, Workflow, eventually, finalizers, pod,
+    Belayer, BelayerOptions, Cluster, HOLD, SOON, Scenario, Workflow, eventually, pod,
 };
 use crate::providers::Capability::{AdmissionPolicies, Kubectl};
 use crate::providers::{apply, manifest};
@@ -72,30 +72,25 @@ async fn without_policies(cluster: &Cluster, workflow: &Workflow) -> Result<()> 
     for name in ["pod-hold-policy", "workflow-hold-policy"] {
         apply(cluster.client(), &manifest(name)?).await?;
     }
-    let tied = tied(cluster, workflow, true).await;
+    let added = policy_adds(cluster, workflow, true).await;
     let kinds = "mutatingadmissionpolicybinding,mutatingadmissionpolicy";
     cluster
         .kubectl()
         .run(["delete", kinds, "belayer-pod-hold", "belayer-workflow-hold"])
         .await?;
-    tied?;
-    self::tied(cluster, workflow, false).await
+    added?;
+    policy_adds(cluster, workflow, false).await
 }
 
-/// Waits until new pods are created with or without the hold: API servers apply policies late.
-async fn tied(cluster: &Cluster, workflow: &Workflow, expected: bool) -> Result<()> {
-    let what = format!("a new pod is created with the hold: {expected}");
-    eventually(&what, SOON, async || {
-        let name = format!("try-{}", jiff::Timestamp::now().as_microsecond());
+async fn policy_adds(cluster: &Cluster, workflow: &Workflow, expected: bool) -> Result<()> {
+    super::admission::policy_adds(HOLD, expected, |name| async move {
         let created = cluster.create(&pod(&name).of(workflow)).await?;
-        let held = finalizers(&created).contains(&HOLD);
         // Removed from the output of the page's commands.
         let free = json!({ "metadata": { "finalizers": null } });
         cluster.merge(&name, free).await?;
         cluster.remove(&name).await?;
         cluster.is_removed(&name).await?;
-        ensure!(held == expected, "has the hold: {held}");
-        Ok(())
+        Ok(created)
     })
     .await
 }

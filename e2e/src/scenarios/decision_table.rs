@@ -70,7 +70,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             row_12,
         ),
         Scenario::shared(
-            "row-13-hold-added-on-first-sight",
+            "row-13-hold-added",
             "a workflow's pod gets the hold",
             row_13,
         ),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::admission::with_write_policies;
 use super::recreation::{held, rejection};
-use crate::harness::{Cluster, SOON, Scenario, eventually, pod, pvc};
+use crate::harness::{Cluster, NO_SCHEDULER, SOON, Scenario, eventually, pod, pvc};
 use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, Rbac};
 
@@ -56,7 +56,7 @@ fn pod_of(name: &str, metadata: Value) -> Result<DynamicObject> {
     let mut object = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
         "spec": {
-            "schedulerName": "nobody", "serviceAccountName": "default", "automountServiceAccountToken": false,
+            "schedulerName": NO_SCHEDULER, "serviceAccountName": "default", "automountServiceAccountToken": false,
             "terminationGracePeriodSeconds": 1,
             // As the Pod Security level restricted requires it, which is checked before the policies.
             "securityContext": {

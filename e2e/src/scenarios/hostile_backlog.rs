@@ -72,7 +72,7 @@ async fn backlog(cluster: Cluster) -> Result<()> {
     let key = format!("closed.{}", cluster.namespace());
     eventually("the tenant's namespace is closed", SOON, async || {
         let gate = gate(&cluster).await?;
-        ensure!(gate[&key] == "backlog", "{gate}");
+        ensure!(gate[&key] == "backlog", "the gate is {gate}");
         ensure!(
             gate["hold"] == "on",
             "the gate must stay open for others: {gate}"
@@ -198,7 +198,7 @@ async fn unselected(cluster: Cluster) -> Result<()> {
         Ok(())
     })
     .await?;
-    let_go(&cluster, &other, "a").await?;
+    remove_label(&cluster, &other, "a").await?;
 
     // A4: the guard does not delay releases with other evidence, not even in that namespace.
     let done = pod("done").of(&workflow).held();
@@ -211,14 +211,14 @@ async fn unselected(cluster: Cluster) -> Result<()> {
 
     belayer.stop().await?;
     let belayer = cluster.start_belayer().await?;
-    let_go(&cluster, &other, "b").await?;
+    remove_label(&cluster, &other, "b").await?;
     let kept = cluster.held_count().await?;
     ensure!(kept > 20, "{kept} of the burst are kept");
     belayer.stop().await
 }
 
 /// Removes the label, and so the hold, of another tenant's pod.
-async fn let_go(cluster: &Cluster, namespace: &str, name: &str) -> Result<()> {
+async fn remove_label(cluster: &Cluster, namespace: &str, name: &str) -> Result<()> {
     let strip = json!({ "metadata": { "labels": { "workflows.argoproj.io/workflow": null } } });
     let pods = cluster.pods_in(namespace);
     pods.patch(name, &PatchParams::default(), &Patch::Merge(strip))

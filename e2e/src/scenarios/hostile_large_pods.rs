@@ -6,7 +6,9 @@ use kube::ResourceExt as _;
 use kube::api::{DeleteParams, DynamicObject, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, HOLD, SOON, Scenario, TenantPermissions, eventually, finalizers};
+use crate::harness::{
+    Cluster, HOLD, NO_SCHEDULER, SOON, Scenario, TenantPermissions, eventually, finalizers,
+};
 use crate::kinds;
 use crate::wait::gone;
 
@@ -124,7 +126,7 @@ fn large_pod(n: usize, owner: &str) -> Result<DynamicObject> {
     Ok(serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
         "spec": {
-            "schedulerName": "nobody",
+            "schedulerName": NO_SCHEDULER,
             "containers": [{ "name": "main", "image": "busybox" }],
             "volumes": volumes,
         },

@@ -4,7 +4,9 @@ use anyhow::{Result, ensure};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{BelayerOptions, Cluster, HOLD, Scenario, TenantPermissions, gone, pod};
+use crate::harness::{
+    BelayerOptions, Cluster, HOLD, NO_SCHEDULER, Scenario, TenantPermissions, gone, pod,
+};
 use crate::kinds;
 use crate::providers::Capability::KubeApiserver;
 
@@ -93,7 +95,7 @@ fn pod_of_missing_owner(name: &str, owner: &str) -> Result<DynamicObject> {
             "ownerReferences": [{ "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
                 "name": owner, "uid": "made-up", "controller": true }],
         },
-        "spec": { "schedulerName": "nobody", "containers": [{ "name": "main", "image": "busybox" }] },
+        "spec": { "schedulerName": NO_SCHEDULER, "containers": [{ "name": "main", "image": "busybox" }] },
     });
     Ok(serde_json::from_value(pod)?)
 }

@@ -7,9 +7,12 @@ use anyhow::{Context as _, Result, ensure};
 use kube::api::DynamicObject;
 use serde_json::Value;
 
+use super::admission::policy_adds;
 use super::installation::{deployed, is_denied, printed, remove};
 use super::recreation::{RECREATION_HOLD, rejection, write_status};
-use crate::harness::{Cluster, SOON, Scenario, eventually, finalizers, manifests, pod, throughout};
+use crate::harness::{
+    Cluster, HOLD, SOON, Scenario, eventually, finalizers, manifests, pod, throughout,
+};
 use crate::kinds;
 use crate::providers::APART;
 use crate::providers::Capability::{AdmissionPolicies, IdleDeployments, Kubectl, Rbac};
@@ -381,11 +384,9 @@ async fn applied(cluster: &Cluster) -> Result<()> {
 async fn held_from_creation(cluster: &Cluster) -> Result<()> {
     let belayer = deployed(cluster, "belayer", "deployed").await?;
     let workflow = cluster.workflow("w").await?;
-    eventually("a pod is created with the hold", SOON, async || {
-        let name = format!("a-{}", jiff::Timestamp::now().as_microsecond());
-        let created = cluster.create(&pod(name).of(&workflow)).await?;
-        ensure!(!finalizers(&created).is_empty(), "no hold yet");
-        Ok(())
+    let workflow = &workflow;
+    policy_adds(HOLD, true, |name| async move {
+        cluster.create(&pod(name).of(workflow)).await
     })
     .await?;
     belayer.kill().await

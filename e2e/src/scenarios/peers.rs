@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use crate::harness::{Cluster, Proxy, SOON, Scenario};
+use crate::harness::{Cluster, NO_SCHEDULER, Proxy, SOON, Scenario};
 use crate::peers::Peer;
 use crate::providers::Capability::ClientGo;
 
@@ -178,7 +178,7 @@ async fn informer(cluster: Cluster) -> Result<()> {
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "pod" },
         "spec": {
             "automountServiceAccountToken": false,
-            "schedulerName": "nobody",
+            "schedulerName": NO_SCHEDULER,
             "containers": [{ "name": "main", "image": "busybox" }],
         },
     });

@@ -317,7 +317,7 @@ async fn at_creation(cluster: Cluster) -> Result<()> {
     const POLICY: &str = "belayer-claim-hold";
     apply(cluster.client(), &manifest("claim-hold-policy")?).await?;
     switch_holds_of_pvcs(&cluster, "on").await?;
-    let shown = holds_at_creation(&cluster, true).await;
+    let shown = policy_adds(&cluster, true).await;
     for kind in ["MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"] {
         let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
         let all: Api<DynamicObject> =
@@ -327,7 +327,7 @@ async fn at_creation(cluster: Cluster) -> Result<()> {
     switch_holds_of_pvcs(&cluster, "switched-off").await?;
     shown?;
     // Wait until the change is effective, so that later scenarios are not affected.
-    holds_at_creation(&cluster, false).await
+    policy_adds(&cluster, false).await
 }
 
 async fn switch_holds_of_pvcs(cluster: &Cluster, word: &str) -> Result<()> {
@@ -338,21 +338,9 @@ async fn switch_holds_of_pvcs(cluster: &Cluster, word: &str) -> Result<()> {
     Ok(())
 }
 
-async fn holds_at_creation(cluster: &Cluster, expected: bool) -> Result<()> {
-    let what = if expected {
-        "a new PVC is created with the hold"
-    } else {
-        "a new PVC is created without the hold"
-    };
-    eventually(what, SOON, async || {
-        let name = format!("claim-{}", jiff::Timestamp::now().as_microsecond());
-        let created = cluster.create_pvc(&name, json!({})).await?;
-        ensure!(
-            finalizers(&created).contains(&PVC_HOLD) == expected,
-            "{:?}",
-            finalizers(&created)
-        );
-        Ok(())
+async fn policy_adds(cluster: &Cluster, expected: bool) -> Result<()> {
+    super::admission::policy_adds(PVC_HOLD, expected, |name| async move {
+        cluster.create_pvc(&name, json!({})).await
     })
     .await
 }

@@ -45,7 +45,7 @@ async fn settled(cluster: Cluster) -> Result<()> {
     cluster.consume("consumed").await?;
     cluster.is_not_held("consumed").await?;
     cluster.belayer_has_caught_up().await?;
-    told_what_it_waits_for(&cluster).await?;
+    wait_for_its_event(&cluster).await?;
 
     let mark = cluster.recorder()?.mark()?;
     let window = cluster.setting().quiet;
@@ -59,7 +59,7 @@ async fn settled(cluster: Cluster) -> Result<()> {
 
 /// A waiting deletion is reported once, some seconds after it began to wait: that Event is part
 /// of settling.
-async fn told_what_it_waits_for(cluster: &Cluster) -> Result<()> {
+async fn wait_for_its_event(cluster: &Cluster) -> Result<()> {
     let quiet = Duration::from_secs(5);
     let event_is_sent = Duration::from_secs(15);
     let started = std::time::Instant::now();

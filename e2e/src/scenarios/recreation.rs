@@ -9,7 +9,9 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::control_plane::STEP_IMAGE;
-use crate::harness::{BelayerOptions, Cluster, SOON, Scenario, eventually, finalizers, throughout};
+use crate::harness::{
+    BelayerOptions, Cluster, NO_SCHEDULER, SOON, Scenario, eventually, finalizers, throughout,
+};
 use crate::providers::Capability::{AdmissionPolicies, Kubelet, MoreKubelets};
 
 pub(super) const RECREATION_HOLD: &str = "belayer.dev/pod-recreation";
@@ -78,7 +80,7 @@ pub(super) fn rich_pod(name: &str) -> Value {
             "annotations": { "belayer.dev/recreate": "true", "note": "mine" },
         },
         "spec": {
-            "schedulerName": "nobody",
+            "schedulerName": NO_SCHEDULER,
             "serviceAccountName": "default",
             "restartPolicy": "Never",
             "hostname": "h",

@@ -5,7 +5,9 @@ use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::recreation::{RECREATION_HOLD, create, in_phase, rejection, write_status};
-use crate::harness::{BelayerOptions, Cluster, HOLD, SOON, Scenario, eventually, finalizers};
+use crate::harness::{
+    BelayerOptions, Cluster, HOLD, NO_SCHEDULER, SOON, Scenario, eventually, finalizers,
+};
 use crate::providers::Capability::Recorder;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -33,7 +35,7 @@ async fn two_holds(cluster: Cluster) -> Result<()> {
             "ownerReferences": [{ "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
                 "name": "build", "uid": workflow.uid.as_str(), "controller": true }],
         },
-        "spec": { "schedulerName": "nobody", "containers": [{ "name": "main", "image": "busybox" }] },
+        "spec": { "schedulerName": NO_SCHEDULER, "containers": [{ "name": "main", "image": "busybox" }] },
     });
     let first = create(&cluster, pod).await?.uid().context("no uid")?;
     held_by_both(&cluster, None).await?;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::admission::remove_validating_policy;
 use super::recreation::{RECREATION_HOLD, options, rejection};
-use crate::harness::{Cluster, SOON, Scenario, eventually, finalizers};
+use crate::harness::{Cluster, NO_SCHEDULER, SOON, Scenario, eventually, finalizers};
 use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, NamespaceDeletion};
 use crate::providers::apply;
@@ -79,7 +79,7 @@ async fn reject(pods: &Api<DynamicObject>) -> Result<()> {
     let pod: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": { "name": "web", "annotations": { "belayer.dev/recreate": "true" } },
-        "spec": { "schedulerName": "nobody", "containers": [{ "name": "main", "image": "busybox" }] },
+        "spec": { "schedulerName": NO_SCHEDULER, "containers": [{ "name": "main", "image": "busybox" }] },
     }))?;
     pods.create(&PostParams::default(), &pod).await?;
     eventually("the pod has the hold", SOON, async || {

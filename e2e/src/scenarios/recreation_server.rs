@@ -14,7 +14,9 @@ use super::recreation::{
     RECREATION_HOLD, bind, comparable, create, held, in_phase, nodes, options, records, rejection,
     rich_pod, successor, write_status,
 };
-use crate::harness::{BelayerOptions, Cluster, SOON, Scenario, eventually, finalizers, throughout};
+use crate::harness::{
+    BelayerOptions, Cluster, NO_SCHEDULER, SOON, Scenario, eventually, finalizers, throughout,
+};
 use crate::providers::Capability::{AdmissionPolicies, KubeApiserver};
 use crate::providers::{apply, manifest};
 
@@ -70,7 +72,7 @@ fn asking(name: &str, more: Value) -> Value {
     }
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
-        "spec": { "schedulerName": "nobody", "containers": [{ "name": "main", "image": "busybox" }] },
+        "spec": { "schedulerName": NO_SCHEDULER, "containers": [{ "name": "main", "image": "busybox" }] },
     })
 }
 
@@ -80,37 +82,18 @@ async fn at_creation(cluster: Cluster) -> Result<()> {
     let shown = obeys(&cluster).await;
     remove_policy(&cluster, POLICY).await?;
     shown?;
-    ties(&cluster, Ties::No).await
+    policy_adds(&cluster, false).await
 }
 
-/// Whether the policy adds the hold to a new pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ties {
-    Yes,
-    No,
-}
-
-async fn ties(cluster: &Cluster, expected: Ties) -> Result<()> {
-    eventually(
-        &format!("a new pod has the hold: {expected:?}"),
-        SOON,
-        async || {
-            let name = format!("p-{}", jiff::Timestamp::now().as_microsecond());
-            let created = create(cluster, asking(&name, json!({}))).await?;
-            let is_held = finalizers(&created).contains(&RECREATION_HOLD);
-            ensure!(
-                is_held == (expected == Ties::Yes),
-                "{:?}",
-                finalizers(&created)
-            );
-            Ok(())
-        },
-    )
+async fn policy_adds(cluster: &Cluster, expected: bool) -> Result<()> {
+    super::admission::policy_adds(RECREATION_HOLD, expected, |name| async move {
+        create(cluster, asking(&name, json!({}))).await
+    })
     .await
 }
 
 async fn obeys(cluster: &Cluster) -> Result<()> {
-    ties(cluster, Ties::Yes).await?;
+    policy_adds(cluster, true).await?;
     let theirs = json!({ "finalizers": ["example.com/first"] });
     let created = create(cluster, asking("with-theirs", theirs)).await?;
     ensure!(
@@ -148,9 +131,9 @@ async fn obeys(cluster: &Cluster) -> Result<()> {
         "a pod of an ignored namespace has a hold"
     );
     switch(cluster, "holdRecreations", "off").await?;
-    ties(cluster, Ties::No).await?;
+    policy_adds(cluster, false).await?;
     switch(cluster, "holdRecreations", "on").await?;
-    ties(cluster, Ties::Yes).await
+    policy_adds(cluster, true).await
 }
 
 /// No policy adds the hold: Belayer's patch is in flight while the pod is bound and rejected, within milliseconds.
@@ -162,7 +145,7 @@ async fn before_its_hold(cluster: Cluster) -> Result<()> {
     let mut late = 0;
     let mut firsts = Vec::new();
     for name in &names {
-        let first = create(&cluster, asking(name, json!({}))).await?;
+        let first = create(&cluster, asking(&name, json!({}))).await?;
         bind(&cluster, name, "no-such-node").await?;
         write_status(&cluster, name, rejection()).await?;
         // A pod that is not there any more had its hold: Belayer has begun to re-create it.

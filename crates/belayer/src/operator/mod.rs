@@ -173,12 +173,13 @@ impl Operator {
             .iter()
             .map(|handle| list_state_known(handle.state()))
             .collect();
-        for handle in [self.namespaces].into_iter().chain(self.owners) {
-            tasks.spawn(handle.run(informers.clone()));
-        }
+        tasks.spawn(self.namespaces.run(informers.clone()));
         let grounded = async {
             if self.namespaces_first {
                 namespaces.await;
+            }
+            for handle in self.owners {
+                tasks.spawn(handle.run(informers.clone()));
             }
             let all = futures::future::join_all(all_heard_of);
             let _ = tokio::time::timeout(OWNERS_WITHIN, all).await;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::argo::{A_WHILE, bound, delete, exited, record, report, runs, waits};
 use crate::argo_nodes::node;
 use crate::gate::{reports, threshold, with_gate};
-use crate::world::{NAMESPACE, World, eventually, let_pass, within};
+use crate::world::{BELAYER, NAMESPACE, World, eventually, let_pass, within};
 
 /// A step that has ended, is being deleted and is held, with a node in its workflow's status.
 fn ended(world: &World, name: &str, workflow: &str, uid: &str) {
@@ -126,6 +126,44 @@ async fn a6_a_pod_that_its_deletion_ended_is_released_within_200_ms() {
         within(limit, "it is released", || !world.is_held(&name)).await;
     }
     assert_eq!(world.held_pods(), OTHERS);
+}
+
+/// Another client changes something that Belayer does not keep of the pod while its release is on its way. The pod is read live
+/// then, and what its watched versions have proven still counts: no event comes later.
+#[rstest]
+#[case::the_watch_has_the_change(false)]
+#[case::the_watch_is_late(true)]
+#[tokio::test(start_paused = true)]
+async fn a6_a_conflict_loses_nothing_that_was_watched(#[case] is_late: bool) {
+    let world = World::new();
+    let uid = world.workflow("build");
+    let _belayer = world.run();
+    bound(&world, "step", &uid, "{}");
+    eventually("it is held", || world.is_held("step")).await;
+    let running = [("main", runs()), ("wait", runs())];
+    report(&world, "step", "Running", &running);
+    delete(&world, "step");
+    let_pass(Duration::from_secs(1)).await;
+    let patches = Match::verb(Verb::Patch).resource("pods").client(BELAYER);
+    let slow = Fault::on(patches).times(1).delay(Duration::from_millis(50));
+    world.sandbox.faults().inject(slow);
+    let killed = [("main", exited(143)), ("wait", exited(0))];
+    report(&world, "step", "Failed", &killed);
+    let_pass(Duration::from_millis(10)).await;
+    let watches = Match::watches().resource("pods").client(BELAYER);
+    let paused = is_late.then(|| {
+        world
+            .sandbox
+            .faults()
+            .inject(Fault::on(watches).pause_watches())
+    });
+    let note = json!({ "metadata": { "annotations": { "example.com/note": "x" } } });
+    world.patch(&Gvr::PODS, "step", note);
+    within(Duration::from_millis(200), "the release", || {
+        !world.is_held("step")
+    })
+    .await;
+    drop(paused);
 }
 
 /// A consumer that reads records gets the record of a pod whose node is lost, although the pod never ended.

@@ -491,6 +491,29 @@ async fn a_server_that_cannot_answer_is_an_error_and_no_denial(#[case] requests:
     assert_eq!(mark(&world), Value::Null);
 }
 
+/// An earlier drain has set the gate to draining already, or the answer to this drain's first write is lost.
+#[rstest]
+#[case::the_gate_cannot_be_read(Fault::on(Match::verb(Verb::Get).resource("gates")).times(1).answer(Answer::service_unavailable()))]
+#[case::an_answer_is_lost(Fault::on(Match::verb(Verb::Patch).resource("gates")).times(1).lose_answer())]
+#[tokio::test(start_paused = true)]
+async fn a_failed_first_request_of_the_gate_does_not_leave_it_draining(#[case] fault: Fault) {
+    let world = installed();
+    drain(&world, Writes::Sent).run(&Silent).await.unwrap();
+    let draining = json!({ "data": { "drained": null, "hold": "draining" } });
+    world.patch_in(
+        &gates(),
+        Some(OWN),
+        "belayer-gate",
+        draining,
+        Subresource::None,
+    );
+    let fault = world.sandbox.faults().inject(fault);
+    let report = drained(&world).await;
+    assert_eq!(fault.hits(), 1);
+    assert_eq!(report.outcome, Outcome::Clean);
+    assert_ne!(mark(&world), Value::Null);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_hold_of_another_version_stays_and_is_reported() {
     let world = installed();

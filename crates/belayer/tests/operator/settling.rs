@@ -7,6 +7,7 @@ use belayer_core::executor::Writes;
 use belayer_pod_finalizer::outcome;
 use belayer_pod_finalizer::profile::config::PodFinalizerConfig;
 use belayer_sandbox::{Answer, Fault, Gvr, Match, Outcome, Propagation, Verb};
+use belayer_workflow_finalizer::config::WorkflowFinalizerConfig;
 use belayer_workload::WORKFLOWS;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -437,6 +438,105 @@ async fn t7_a_cluster_scoped_owner_that_went_while_belayer_was_down_releases_its
     let _belayer = world.run_with(settings, Writes::Sent);
     within(Duration::from_secs(60), "the release", || {
         world.find("nightly").is_none()
+    })
+    .await;
+}
+
+fn has_finalizers(object: &Value) -> bool {
+    let all = object["metadata"]["finalizers"].as_array();
+    all.is_some_and(|all| !all.is_empty())
+}
+
+/// A cluster-scoped owner that is held itself: its pods may be in any namespace.
+#[tokio::test(start_paused = true)]
+async fn t7_a_held_cluster_scoped_owner_is_released_after_its_pods() {
+    let world = World::new();
+    let (batches, settings) = cluster_scoped(&world);
+    let owners: WorkflowFinalizerConfig = serde_json::from_value(json!({ "owners": [{
+        "owner": { "group": "example.com", "version": "v1", "kind": "Batch", "resource": "batches" },
+    }] }))
+    .unwrap();
+    let _belayer = world.run_with_both(settings, owners.try_into().unwrap());
+    batch_with_deleted_pod(&world, &batches, "nightly").await;
+    let batch = || world.cluster().get(&batches, None, "nightly").ok();
+    assert!(has_finalizers(&batch().unwrap()), "it is not held");
+    world.delete(&batches, None, "nightly");
+    within(Duration::from_secs(60), "the release of both", || {
+        world.find("nightly").is_none() && batch().is_none()
+    })
+    .await;
+}
+
+/// The namespace was labelled while Belayer was down, and its list arrives later than that of the workflows.
+#[tokio::test(start_paused = true)]
+async fn a_workflow_of_a_namespace_that_became_ignored_meanwhile_is_released() {
+    let world = World::new();
+    let belayer = world.run_with_workflows();
+    world.workflow("build");
+    let workflow = || {
+        world
+            .cluster()
+            .get(&WORKFLOWS, Some(NAMESPACE), "build")
+            .unwrap()
+    };
+    eventually("it is held", || has_finalizers(&workflow())).await;
+    belayer.stop().await;
+    let label = json!({ "metadata": { "labels": { "belayer.dev/ignore": "true" } } });
+    world.patch_in(
+        &Gvr::NAMESPACES,
+        None,
+        NAMESPACE,
+        label,
+        belayer_sandbox::Subresource::None,
+    );
+    let lists = Match::any().resource("namespaces").client(BELAYER);
+    let slow = Fault::on(lists).times(1).delay(Duration::from_secs(5));
+    let slow = world.sandbox.faults().inject(slow);
+    let _belayer = world.run_with_workflows();
+    within(Duration::from_secs(60), "the release", || {
+        !has_finalizers(&workflow())
+    })
+    .await;
+    assert_eq!(slow.hits(), 1);
+}
+
+/// A page of metadata is larger than Belayer reads: it reads smaller ones.
+#[tokio::test(start_paused = true)]
+async fn t3_pods_with_much_metadata_delay_no_release_of_a_workflow() {
+    let world = World::new();
+    let _belayer = world.run_with_workflows();
+    let text = "x".repeat(250_000);
+    for index in 0..150 {
+        let annotated = json!({
+            "metadata": {
+                "name": format!("large-{index}"),
+                "labels": { "workflows.argoproj.io/workflow": "other" },
+                "annotations": { "example.com/text": text },
+            },
+            "spec": { "containers": [{ "name": "main", "image": "busybox" }] },
+        });
+        world.create(&Gvr::PODS, Some(NAMESPACE), annotated);
+    }
+    world.workflow("build");
+    let workflow = || {
+        world
+            .cluster()
+            .get(&WORKFLOWS, Some(NAMESPACE), "build")
+            .ok()
+    };
+    eventually("it is held", || {
+        workflow().is_some_and(|it| has_finalizers(&it))
+    })
+    .await;
+    // The cache of pods does not reach the version of the list.
+    let watches = Match::watches().resource("pods").client(BELAYER);
+    world
+        .sandbox
+        .faults()
+        .inject(Fault::on(watches).pause_watches());
+    world.delete(&WORKFLOWS, Some(NAMESPACE), "build");
+    within(Duration::from_secs(30), "the release", || {
+        workflow().is_none()
     })
     .await;
 }

@@ -122,8 +122,16 @@ impl World {
     }
 
     pub(crate) fn run_with_owners(&self, owners: belayer_workflow_finalizer::Settings) -> Running {
+        self.run_with_both(Settings::default(), owners)
+    }
+
+    pub(crate) fn run_with_both(
+        &self,
+        pod_finalizer: Settings,
+        owners: belayer_workflow_finalizer::Settings,
+    ) -> Running {
         let client = client::in_process(self.service(), belayer_holds::names::USER_AGENT);
-        let components = Components::default().with(Settings::default()).with(owners);
+        let components = Components::default().with(pod_finalizer).with(owners);
         Self::spawn(Operator::new(options(client), components))
     }
 

@@ -167,7 +167,8 @@ impl Lane {
     /// Whether a new lane would be the same.
     fn is_new(&self) -> bool {
         let mut state = self.state.lock();
-        state.window.is_new() && state.pause().is_none() && state.in_flight == 0
+        let is_idle = state.in_flight == 0 && state.waiting.is_empty();
+        state.window.is_new() && state.pause().is_none() && is_idle
     }
 
     /// Refuses a request while the lane is paused.

@@ -9,8 +9,8 @@ use belayer_core::executor::Class;
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::informer::{Lookup, Reading, Stored};
 use belayer_core::logical_time::LogicalTime;
-use belayer_core::slim::Slim;
-use belayer_core::workqueue::{Backoff, Outcome};
+use belayer_core::slim::{Slim, Transition};
+use belayer_core::workqueue::{Backoff, Outcome, Priority};
 
 use super::Shared;
 use super::merge::Merged;
@@ -86,18 +86,38 @@ impl<K: Slim> Shared<K> {
         match self.parts.decoders.read(&answer) {
             // Another object has the name: this one is gone, and the other one has its own events.
             Ok(newer) if newer.uid() != slim.uid() => Next::End(Outcome::Done),
-            Ok(newer) => Next::Decide(Stored {
-                first_seen: object.first_seen,
-                deletion_seen: object
-                    .deletion_seen
-                    .or_else(|| newer.meta().is_deleting().then(LogicalTime::now)),
-                object: Arc::new(newer),
-            }),
+            Ok(mut newer) => {
+                self.follow(slim, &mut newer, class);
+                Next::Decide(Stored {
+                    first_seen: object.first_seen,
+                    deletion_seen: object
+                        .deletion_seen
+                        .or_else(|| newer.meta().is_deleting().then(LogicalTime::now)),
+                    object: Arc::new(newer),
+                })
+            }
             Err(error) => {
                 tracing::warn!(object = %slim.key(), error = %error, "the object cannot be read");
                 Next::End(Outcome::Retry(Backoff::CONFLICT))
             }
         }
+    }
+
+    /// Gives a live object what the store knows of its earlier versions, and has the key decided again once the store has
+    /// that version: what the store then knows may be more, and its event may show no difference.
+    fn follow(&self, stored: &K, newer: &mut K, class: Class) {
+        let version = newer.resource_version();
+        if version == stored.resource_version() {
+            newer.inherit(stored, Transition::Watched);
+            return;
+        }
+        newer.inherit(stored, Transition::Missed);
+        let priority = match class {
+            Class::Release => Priority::Release,
+            _ => Priority::Normal,
+        };
+        self.own.wrote(newer.key(), version);
+        self.parts.queue.add(newer.key().clone(), priority);
     }
 
     fn denied(&self, object: &Stored<K>, merged: &Merged, error: &RequestError) {

@@ -8,7 +8,7 @@ use belayer_core::workqueue::Backoff;
 use belayer_holds::conflict::OnConflict;
 use belayer_holds::decision::Notice;
 use belayer_holds::invariants::{self, Invariant};
-use belayer_holds::names::{FIELD_MANAGER, RECREATION_UID_ANNOTATION};
+use belayer_holds::names::FIELD_MANAGER;
 use belayer_holds::runner::Stepped;
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use super::requests::{CreateMode, is_denied, is_namespace_terminating};
 use super::{Execution, SOON};
 use crate::api::{ConditionStatus, ConditionType, Phase, Spec, Status};
 use crate::component::pod_key;
-use crate::decide::{StatusWrite, cancelled_step, reported_step};
+use crate::decide::{StatusWrite, cancelled_step, is_of_record, reported_step};
 use crate::rate_limit::Subject;
 use crate::record::Record;
 use crate::replacement_pod::{
@@ -284,12 +284,12 @@ impl Execution<'_> {
         record: &Record,
         key: &ObjectKey,
     ) -> Result<Stepped, RequestError> {
-        let Some((live, view)) = self.read_pod(key).await? else {
+        let Some((_, view)) = self.read_pod(key).await? else {
             return Ok(Stepped::Retry(Backoff::CONFLICT));
         };
-        let record_uid = &live["metadata"]["annotations"][RECREATION_UID_ANNOTATION];
         let was_rejected = record.status.rejected_uid.as_deref() == Some(view.uid.as_str());
-        if was_rejected || record_uid.as_str() == Some(record.meta.uid.as_str()) {
+        // A user's copy of such a pod has its annotations too, but is another pod.
+        if was_rejected || is_of_record(record, &view) {
             return Ok(Stepped::Later(SOON));
         }
         self.name_taken(record).await

@@ -19,7 +19,7 @@ use super::wipe::Requested;
 use super::{Execution, SOON};
 use crate::api::{KIND, Phase, Policy, Spec, Wipe};
 use crate::component::pod_key;
-use crate::decide::{Effect, Precondition, StatusWrite, name_taken_step};
+use crate::decide::{Effect, Precondition, StatusWrite, is_of_record, name_taken_step};
 use crate::rate_limit::Opened;
 use crate::reason;
 use crate::record::Record;
@@ -161,9 +161,7 @@ impl Execution<'_> {
             Precondition::Gone(pod) => match self.read_pod(&pod_key(record)).await? {
                 None => true,
                 Some((_, found)) => {
-                    let is_of_record = found.origin.as_ref();
-                    let is_of_record =
-                        is_of_record.is_some_and(|origin| origin.record_uid == record.meta.uid);
+                    let is_of_record = is_of_record(record, &found);
                     let is_gone = found.uid != *pod;
                     if is_gone && !is_of_record && step.next.phase == Some(Phase::Waiting) {
                         return self.name_taken(record).await;

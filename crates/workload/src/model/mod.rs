@@ -230,7 +230,7 @@ impl<'a> Operation<'a> {
         operation
     }
 
-    /// A workflow without templates has pods that somebody else creates: each gets a node.
+    /// A workflow without templates has pods that others create: each gets a node.
     fn adopt(&mut self) {
         if self.spec.is_run() {
             return;

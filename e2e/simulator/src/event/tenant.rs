@@ -11,7 +11,7 @@ use super::{RECORDS, Stage, index};
 /// Its name in the record.
 const TENANT: &str = "tenant";
 
-/// Finalizers that nobody but the tenant removes.
+/// Finalizers that only the tenant removes.
 const KEEPS: [&str; 2] = ["example.com/keep", "belayer.dev/unknown"];
 
 /// What a tenant may write.

@@ -8,7 +8,7 @@ use rustix::mount::mount_bind_recursive;
 use serde_json::json;
 
 use super::site::{Site, Timeout};
-use crate::harness::Cluster;
+use crate::harness::{Cluster, NO_SCHEDULER};
 
 const PRECIOUS: &str = "precious";
 
@@ -24,7 +24,7 @@ pub(super) async fn hostile(cluster: Cluster) -> Result<()> {
     fs::write(outside.join("linked"), PRECIOUS)?;
 
     let spec = json!({
-        "schedulerName": "nobody",
+        "schedulerName": NO_SCHEDULER,
         "terminationGracePeriodSeconds": 1,
         "automountServiceAccountToken": false,
         "containers": [{ "name": "main", "image": "busybox" }],

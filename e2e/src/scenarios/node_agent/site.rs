@@ -10,7 +10,9 @@ use rustix::mount::UnmountFlags;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{Belayer, BelayerOptions, Cluster, SOON, eventually, finalizers};
+use crate::harness::{
+    Belayer, BelayerOptions, Cluster, NO_SCHEDULER, SOON, eventually, finalizers,
+};
 use crate::kinds;
 use crate::providers::{apply, manifest};
 
@@ -147,7 +149,7 @@ impl Site {
     /// A pod that requests re-creation and wiping, with a hold and bound to this node. Returns its UID.
     pub(super) async fn pod(&self, name: &str) -> Result<String> {
         let spec = json!({
-            "schedulerName": "nobody",
+            "schedulerName": NO_SCHEDULER,
             "terminationGracePeriodSeconds": 1,
             "automountServiceAccountToken": false,
             "containers": [{ "name": "main", "image": "busybox" }],

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::rejections::{recreated, successor};
-use crate::harness::{Cluster, Installed, SOON, eventually};
+use crate::harness::{Cluster, Installed, NO_SCHEDULER, SOON, eventually};
 use crate::kinds::{self, Objects};
 use crate::scenarios::recreation::{bind, held, records};
 
@@ -87,9 +87,9 @@ async fn attach_fails(cluster: &Cluster, node: &str) -> Result<()> {
 }
 
 async fn rejected(cluster: &Cluster, node: &str) -> Result<()> {
-    let nobody = json!({ "schedulerName": "nobody" });
+    let unscheduled = json!({ "schedulerName": NO_SCHEDULER });
     let web = cluster
-        .create(&recreated("web").pvc("data").spec(nobody))
+        .create(&recreated("web").pvc("data").spec(unscheduled))
         .await?;
     held(cluster, "web").await?;
     let since = Instant::now();

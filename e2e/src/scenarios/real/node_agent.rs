@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use super::nodes::in_phase;
 use super::rejections::{fill, most_cpus, recreated, successor};
 use crate::control_plane::RealNode;
-use crate::harness::{Cluster, Installed, PodBuilder, SOON, eventually, manifests, throughout};
+use crate::harness::{
+    Cluster, Installed, NO_SCHEDULER, PodBuilder, SOON, eventually, manifests, throughout,
+};
 use crate::kinds;
 use crate::scenarios::recreation::{bind, held};
 
@@ -54,9 +56,9 @@ impl Pods {
         in_phase(cluster, "running", "Running").await?;
         let cpu = most_cpus(cluster, node.name()).await?;
         fill(cluster, node.name(), &cpu).await?;
-        let nobody = json!({ "schedulerName": "nobody" });
+        let unscheduled = json!({ "schedulerName": NO_SCHEDULER });
         let web = cluster
-            .create(&to_wipe("web").cpu(&cpu).spec(nobody))
+            .create(&to_wipe("web").cpu(&cpu).spec(unscheduled))
             .await?;
         held(cluster, "web").await?;
         Ok(Self {

@@ -14,7 +14,7 @@ use super::node_agent::{files, start_agents, to_wipe};
 use super::nodes::in_phase;
 use super::rejections::{fill, most_cpus, successor};
 use crate::control_plane::RealNode;
-use crate::harness::{Cluster, HOME, Installed, SOON, eventually, finalizers};
+use crate::harness::{Cluster, HOME, Installed, NO_SCHEDULER, SOON, eventually, finalizers};
 use crate::kinds;
 use crate::scenarios::recreation::{bind, held, records};
 
@@ -95,8 +95,8 @@ impl<'a> Site<'a> {
     }
 
     async fn create(&self, name: &str) -> Result<DynamicObject> {
-        let nobody = json!({ "schedulerName": "nobody" });
-        let pod = to_wipe(name).cpu(&self.cpu).spec(nobody);
+        let unscheduled = json!({ "schedulerName": NO_SCHEDULER });
+        let pod = to_wipe(name).cpu(&self.cpu).spec(unscheduled);
         let pod = self.cluster().create(&pod).await?;
         held(self.cluster(), name).await?;
         Ok(pod)

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::start_earlier;
 use crate::control_plane;
 use crate::harness::{
-    Cluster, HOLD, KUBERNETES_PVC_HOLD, PVC_HOLD, PodBuilder, SOON, WORKFLOW_HOLD, Workflow,
-    eventually, finalizers, pod,
+    Cluster, HOLD, KUBERNETES_PVC_HOLD, NO_SCHEDULER, PVC_HOLD, PodBuilder, SOON, WORKFLOW_HOLD,
+    Workflow, eventually, finalizers, pod,
 };
 use crate::kinds;
 use crate::scenarios::recreation::{in_phase, records, rejection, write_status};
@@ -205,7 +205,7 @@ async fn record(cluster: &Cluster) -> Result<()> {
             "pod": {
                 "metadata": { "annotations": { "belayer.dev/recreate": "true" } },
                 "spec": {
-                    "schedulerName": "nobody", "restartPolicy": "Never",
+                    "schedulerName": NO_SCHEDULER, "restartPolicy": "Never",
                     "containers": [{ "name": "main", "image": "registry.invalid/step:1" }],
                 },
             },

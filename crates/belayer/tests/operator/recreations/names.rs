@@ -113,6 +113,33 @@ async fn a_pod_whose_name_was_in_use_during_its_pause_is_not_created_again() {
     belayer.stop().await;
 }
 
+/// As with an exported pod: the copy has the annotations of the re-created pod, but Belayer did not create it.
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_takes_the_name_ends_the_re_creation() {
+    let yard = Yard::rejecting(2);
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("the second pod is rejected", || {
+        yard.phase() == "Waiting" && yard.record()["status"]["attempts"] == 1
+    })
+    .await;
+    let record = yard.record();
+    let annotations = json!({
+        "belayer.dev/recreate": "true",
+        "belayer.dev/recreation": record["metadata"]["name"],
+        "belayer.dev/recreation-uid": record["metadata"]["uid"],
+        "belayer.dev/recreation-attempt": "1",
+    });
+    yard.pod_with("web", json!({ "annotations": annotations }));
+    yard.until("the record has ended", || yard.phase() == "Ended")
+        .await;
+    assert_eq!(yard.world.events("NameTaken"), 1);
+    yard.delete("web");
+    yard.pass(Duration::from_secs(120)).await;
+    assert!(yard.find("web").is_none(), "it is created again");
+    belayer.stop().await;
+}
+
 /// A backup brings back a record of an earlier pod of the name, without its status, where no policy forbids that. It is ignored, and
 /// ends no re-creation.
 #[tokio::test(start_paused = true)]

@@ -145,6 +145,10 @@ async fn the_metric_says_whether_this_replica_may_write() {
     leader.leadership.begun().await;
     sleep(seconds(1)).await;
     assert_eq!(leads(), "1");
+    server.mood(Mood::Down);
+    sleep(seconds(5)).await;
+    assert!(leader.leadership.may_write());
+    assert_eq!(leads(), "1");
     server.mood(Mood::Silent);
     leader.leadership.ended().await;
     sleep(seconds(30)).await;

@@ -104,7 +104,7 @@ fn release_after_is_off_by_default_and_warns() {
         .release_after(Duration::from_secs(3900));
     let decision = decide(&early.0, now());
     assert_eq!(outcome(&decision), Expect::Keep(row::KEEP));
-    assert_eq!(decision.requeue_after, Some(Duration::from_secs(300)));
+    assert_eq!(decision.due, Some(Duration::from_secs(300)));
 }
 
 /// The pod was deleted an hour ago; its profile has `releaseAfter: 30m` (L9).
@@ -141,8 +141,7 @@ fn l9_a_jump_releases_nothing(
         ),
         Some(left) => {
             assert_eq!(outcome(&decision), Expect::Keep(row::KEEP));
-            let again = decision.requeue_after.unwrap();
-            assert!(again <= Duration::from_secs(left), "{again:?}");
+            assert_eq!(decision.due, Some(Duration::from_secs(left)));
             let by_the_clock = elapsed(deleted, now);
             let until = until_limit(
                 waiting.0.pod.as_ref().unwrap(),
