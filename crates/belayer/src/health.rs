@@ -105,14 +105,6 @@ impl Vitals {
     }
 }
 
-impl Vitals {
-    /// Whether workers have started, which they do on the leader only.
-    pub fn is_working(&self) -> bool {
-        let mut workers = self.workers.iter();
-        workers.any(|workers| workers.progress.working.load(Ordering::Acquire))
-    }
-}
-
 impl Health for Vitals {
     fn not_ready(&self) -> Vec<String> {
         let informers = self

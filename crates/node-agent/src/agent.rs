@@ -1,4 +1,4 @@
-//! The node agent: its informers, one handle that feeds their objects into lifecycles, and the lifecycles.
+//! The node agent: its informers, what turns their objects into updates of lifecycles, and the lifecycles.
 //!
 //! ```no_run
 //! use belayer_node_agent::agent::{Agent, Options};
@@ -33,8 +33,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::command::CommandError;
 use crate::config::Settings;
-use crate::feed::InformerHandle;
 use crate::host::HostError;
+use crate::lifecycle_updates::LifecycleUpdater;
 use crate::requests::Api;
 use crate::wipe::{RootError, Wiper};
 use crate::work::PodWork;
@@ -207,8 +207,8 @@ impl Agent {
             return;
         }
         let lifecycles = Lifecycles::new(work, LifecycleOptions::new(NAME).without_resync());
-        let feed = Arc::new(InformerHandle::new(world, lifecycles.clone()));
-        let handle = Arc::clone(&feed);
+        let updater = Arc::new(LifecycleUpdater::new(world, lifecycles.clone()));
+        let handle = Arc::clone(&updater);
         // A single worker: lifecycles need the updates of a pod name in order.
         let workers = Workers::spawn(1, queue, move |key: ObjectKey| {
             let outcome = handle.process(&key);
@@ -216,7 +216,7 @@ impl Agent {
         });
         let mut ticks = tokio::time::interval(RECONCILE);
         while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-            feed.reconcile();
+            updater.reconcile();
         }
         workers.shutdown().await;
         lifecycles.shutdown().await;

@@ -11,7 +11,7 @@ mod requests;
 pub mod uid;
 pub mod wipe;
 
-mod feed;
+mod lifecycle_updates;
 mod place;
 mod work;
 mod world;

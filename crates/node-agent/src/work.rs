@@ -47,7 +47,7 @@ const STALE: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_s
 /// The pod that the work is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pod {
-    /// Its name. The key of its lifecycle can differ: see [`InformerHandle`](crate::feed::InformerHandle).
+    /// Its name. The key of its lifecycle can differ: see [`LifecycleUpdater`](crate::lifecycle_updates::LifecycleUpdater).
     pub(crate) key: ObjectKey,
     /// Its UID, safe as a path component.
     pub(crate) uid: PodUid,

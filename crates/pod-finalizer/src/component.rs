@@ -34,7 +34,7 @@ use crate::argo::NodeQuery;
 use crate::backlog::Limits;
 use crate::decide::{PodDecision, decide};
 use crate::evidence::{Evidence, is_ignored};
-use crate::held_objects::{HeldObjects, HeldPod};
+use crate::held_objects::{HeldPod, HeldPods};
 use crate::outcome::{self, Outcomes, Recorded};
 use crate::profile::config::Settings;
 use crate::profile::{self, Mode, Profiles};
@@ -148,7 +148,7 @@ pub struct Parts<V: View = Cached> {
     pub queue: WorkQueue<ObjectKey>,
 }
 
-/// Holds pods until their result has been taken by its consumer. Its rules are in
+/// Holds pods until their result has been read by its consumer. Its rules are in
 /// [`row`](crate::row).
 pub struct PodFinalizer<V: View = Cached> {
     pub(crate) profiles: Profiles,
@@ -160,13 +160,13 @@ pub struct PodFinalizer<V: View = Cached> {
     suspected: Mutex<HashMap<Uid, LogicalTime>>,
     /// The pods that were counted as undecided.
     undecided: Mutex<HashSet<Uid>>,
-    held_objects: Arc<HeldObjects>,
+    held_objects: Arc<HeldPods>,
     /// Whether this process has read the gates that an earlier leader closed. Before that it adds no finalizers.
     pub(crate) may_hold: AtomicBool,
     resync: Duration,
     /// Whether any profile adopts finalizers.
     adopts: bool,
-    /// Pods of profiles in observe mode that were deleted before their result was taken.
+    /// Pods of profiles in observe mode that were deleted before their result was read.
     lost: AtomicU64,
     /// The latest of them.
     latest_lost: Mutex<VecDeque<Lost>>,
@@ -175,7 +175,7 @@ pub struct PodFinalizer<V: View = Cached> {
 impl<V: View> PodFinalizer<V> {
     /// The component with these settings.
     pub fn new(settings: &Settings, parts: Parts<V>) -> Self {
-        let held_objects = Arc::new(HeldObjects::new(
+        let held_objects = Arc::new(HeldPods::new(
             settings.max_unselected,
             Limits::of(settings.backlog_threshold),
         ));
@@ -199,7 +199,7 @@ impl<V: View> PodFinalizer<V> {
     }
 
     /// The held pods.
-    pub fn held_objects(&self) -> &Arc<HeldObjects> {
+    pub fn held_objects(&self) -> &Arc<HeldPods> {
         &self.held_objects
     }
 

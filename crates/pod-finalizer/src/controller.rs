@@ -190,7 +190,7 @@ fn requires(settings: &Settings) -> Vec<Part> {
         parts.push(Part {
             kinds: vec![Kind {
                 resource: outcome::resource(),
-                without: "outcomes are not recorded: pods are held until their consumer has taken the result",
+                without: "outcomes are not recorded: pods are held until their consumer has read the result",
                 fix: "belayer crds | kubectl apply -f -",
                 optional: false,
             }],
@@ -247,10 +247,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         ],
     );
     for advice in settings.profiles.iter().filter_map(|one| one.advice()) {
-        tracing::warn!(
-            advice,
-            "the configuration may not have the effect that you expect"
-        );
+        tracing::warn!("{advice}");
     }
     let owner_reader = OwnerReader::new(
         Arc::clone(&shared.executor),

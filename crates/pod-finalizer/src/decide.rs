@@ -110,7 +110,7 @@ fn closed(limit: BacklogLimit) -> Option<&'static str> {
 
 fn released(row: Row, evidence: Evidence, pod: &PodView) -> PodDecision {
     let late = matches!(evidence, Evidence::ReleaseAfter);
-    // Other controllers' finalizers stay until the result was taken, or no consumer exists that could take it.
+    // Other controllers' finalizers stay until the result was read, or no consumer exists that could read it.
     let adopted = if evidence.is_unread() {
         Box::default()
     } else {
@@ -127,7 +127,7 @@ fn released(row: Row, evidence: Evidence, pod: &PodView) -> PodDecision {
     decision.with_notice(Notice::warning(
         "ReleasedWithoutEvidence",
         format!(
-            "released because releaseAfter ({} s) ran out, not because its result was taken",
+            "released because releaseAfter ({} s) ran out, not because its result was read",
             waited.as_secs()
         ),
     ))
@@ -353,7 +353,7 @@ fn waits_for(pod: &PodView) -> Cow<'static, str> {
             let reader = pod.deciding_profiles.first().map(|judge| &judge.profile);
             let profile = reader.unwrap_or(profile);
             let waits = format!(
-                "the consumer has to take the result (profile {})",
+                "the consumer has to read the result (profile {})",
                 profile.name
             );
             match status::message(pod, profile) {
@@ -362,7 +362,7 @@ fn waits_for(pod: &PodView) -> Cow<'static, str> {
             }
         }
         (Selection::By { .. }, false) => {
-            "the pod has to end, and its consumer has to take its result".into()
+            "the pod has to end, and its consumer has to read its result".into()
         }
         (Selection::None | Selection::Ignored, _) => "the pod is not selected".into(),
     }

@@ -38,7 +38,7 @@ pub enum Evidence {
     OwnerDeleting(OwnerDeletion),
     /// Rule 8: the profile requires an owner and the pod, at the version the patch names, has none.
     NoOwner,
-    /// Rules 9 and 10: the consumer has taken the result.
+    /// Rules 9 and 10: the consumer has read the result.
     Consumed(Consumption),
     /// Rule 11: the outcome is recorded.
     Captured(Captured),
@@ -137,7 +137,7 @@ impl EarlierRun {
     }
 }
 
-/// What shows that the result was taken. A release by a rule of [`row`](crate::row) needs it.
+/// What shows that the result was read. A release by a rule of [`row`](crate::row) needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Consumption {
     /// A label on the pod, at the version the patch names.

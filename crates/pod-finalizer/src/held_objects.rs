@@ -50,13 +50,13 @@ impl Noted for HeldPod {
 
 /// Counts held pods, and decides by them whether the backlog limit is reached.
 #[derive(Debug)]
-pub struct HeldObjects {
+pub struct HeldPods {
     pods: held_objects::HeldObjects<HeldPod>,
     /// Held while a pod is recorded.
     backlog: Mutex<Backlog>,
 }
 
-impl Deref for HeldObjects {
+impl Deref for HeldPods {
     type Target = held_objects::HeldObjects<HeldPod>;
 
     fn deref(&self) -> &Self::Target {
@@ -75,7 +75,7 @@ pub struct ActiveLimits {
     pub kept: Exceeded,
 }
 
-impl HeldObjects {
+impl HeldPods {
     /// Creates it with these limits and no held pods.
     pub fn new(max_unselected: MaxUnselected, limits: Limits) -> Self {
         Self {
@@ -162,8 +162,8 @@ mod tests {
         status_too_large: false,
     };
 
-    fn held_objects(backlog_threshold: usize) -> HeldObjects {
-        HeldObjects::new(MaxUnselected::default(), Limits::of(backlog_threshold))
+    fn held_objects(backlog_threshold: usize) -> HeldPods {
+        HeldPods::new(MaxUnselected::default(), Limits::of(backlog_threshold))
     }
 
     fn key(n: usize) -> ObjectKey {

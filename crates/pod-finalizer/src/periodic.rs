@@ -25,7 +25,7 @@ use belayer_holds::holding::HoldSwitch;
 use crate::NAME;
 use crate::backlog::Opened;
 use crate::component::PodFinalizer;
-use crate::held_objects::{ActiveLimits, HeldObjects};
+use crate::held_objects::{ActiveLimits, HeldPods};
 use crate::snapshot::BacklogLimit;
 use switch::Wanted;
 
@@ -178,7 +178,7 @@ impl PeriodicTask {
 }
 
 /// Reports the held objects as metrics.
-fn publish(held_objects: &HeldObjects, active: &ActiveLimits) {
+fn publish(held_objects: &HeldPods, active: &ActiveLimits) {
     held_objects::publish(NAME, [&**held_objects]);
     let gauge = |name, value: f64| metrics::gauge!(name, "controller" => NAME).set(value);
     let all = if active.backlog == BacklogLimit::Reached {

@@ -58,7 +58,7 @@ pub fn permissions_to_capture(profiles: &Profiles) -> Vec<Permission> {
     let mut permissions: Vec<Permission> = Permission::on(
         &outcome::resource(),
         &["get", "list", "watch", "create"],
-        "outcomes are not recorded: pods are held until their consumer has taken the result",
+        "outcomes are not recorded: pods are held until their consumer has read the result",
     )
     .collect();
     permissions.extend(Permission::on(

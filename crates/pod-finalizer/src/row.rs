@@ -18,10 +18,10 @@ rules! {
     OWNER_DELETING = 6, "owner-deleting", "held, and its owner is being deleted";
     CAPTURE = 7, "capture", "held, its profile records outcomes, and its PodOutcome is not written yet";
     NO_OWNER = 8, "no-owner", "held, and it has no owner where its profile requires one";
-    CONSUMED = 9, "consumed", "held, and its consumer has taken the result";
+    CONSUMED = 9, "consumed", "held, and its consumer has read the result";
     NODE_FULFILLED = 10, "node-fulfilled", "held, ended or being deleted, and released if its owner's status shows its node as fulfilled";
     CAPTURED = 11, "captured", "held, its PodOutcome is written, and its consumer reads PodOutcomes";
-    KEEP = 12, "keep", "held until its consumer has taken the result";
+    KEEP = 12, "keep", "held until its consumer has read the result";
     ADD_HOLD = 13, "add-hold", "selected and not held yet";
     TOO_LATE = 14, "too-late", "selected and being deleted, without a finalizer of Belayer: either Belayer has released it, or its deletion began before it was held";
     CLEANUP = 15, "cleanup", "released, and its annotation and its profile require its deletion";

@@ -108,7 +108,7 @@ pub struct PodView {
 pub struct DecidingProfile {
     /// The profile.
     pub profile: Arc<Profile>,
-    /// Whether the pod's labels show that its result was taken.
+    /// Whether the pod's labels show that its result was read.
     pub consumed: bool,
 }
 
@@ -143,7 +143,7 @@ pub enum Selection {
     By {
         /// The profile.
         profile: Arc<Profile>,
-        /// Whether the pod's labels show that its result was taken.
+        /// Whether the pod's labels show that its result was read.
         consumed: bool,
     },
     /// No profile, by labels or namespace names, or because such pods are never selected (mirror pods).

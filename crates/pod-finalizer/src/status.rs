@@ -1,7 +1,7 @@
 //! Rule 10: which nodes of a workflow are fulfilled, by a live read of the workflow's own status.
 //!
 //! With pod GC on completion Argo deletes pods without labelling them: then only the workflow shows that the result was
-//! taken. The status can be larger than 1 MB, so it is read once for all waiting pods of a workflow, and only while one
+//! read. The status can be larger than 1 MB, so it is read once for all waiting pods of a workflow, and only while one
 //! waits.
 //!
 //! ```

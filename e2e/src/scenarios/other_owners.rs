@@ -1,4 +1,4 @@
-//! Owners of other kinds, whose own status shows by a CEL expression that the results of their pods were taken.
+//! Owners of other kinds, whose own status shows by a CEL expression that the results of their pods were read.
 
 use anyhow::{Context as _, Result, ensure};
 use kube::Api;

@@ -91,7 +91,7 @@ impl Operator {
             ..
         } = context;
         let namespaces = namespaces.into_handle();
-        let owners: Vec<InformerHandle> = owners.into_feeds().collect();
+        let owners: Vec<InformerHandle> = owners.into_handles().collect();
         let pod_store = pods.watched.store.clone();
         let (handle, group) = pods.finish();
         informer_handles.insert(0, handle);

@@ -216,7 +216,7 @@ async fn a_reconcile_is_a_span_and_its_requests_are_its_children() {
     assert!(released.parent_span_id.is_empty());
     let said = attributes(released);
     for (key, value) in [
-        ("belayer.component", "pod-finalizer"),
+        ("belayer.controller", "pod-finalizer"),
         ("belayer.row", "admin-asked (2)"),
         ("belayer.evidence", "AdminAsked"),
         ("k8s.resource", "pods"),

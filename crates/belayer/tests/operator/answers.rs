@@ -27,7 +27,7 @@ async fn deleted_pod(world: &World) {
     world.end("a");
     world.delete(&Gvr::PODS, Some(NAMESPACE), "a");
     let_pass(Duration::from_secs(1)).await;
-    assert!(world.is_held("a"), "its result was not taken");
+    assert!(world.is_held("a"), "its result was not read");
 }
 
 #[tokio::test(start_paused = true)]

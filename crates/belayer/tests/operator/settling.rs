@@ -399,11 +399,11 @@ async fn batch_with_deleted_pod(world: &World, batches: &Gvr, name: &str) {
     world.end(name);
     world.delete(&Gvr::PODS, Some(NAMESPACE), name);
     let_pass(Duration::from_secs(60)).await;
-    assert!(world.is_held(name), "its result was not taken");
+    assert!(world.is_held(name), "its result was not read");
 }
 
 #[rstest]
-#[case::its_status_shows_that_the_results_were_taken(json!({ "status": { "done": true } }))]
+#[case::its_status_shows_that_the_results_were_read(json!({ "status": { "done": true } }))]
 #[case::it_is_being_deleted(json!(null))]
 #[tokio::test(start_paused = true)]
 async fn t7_a_cluster_scoped_owner_releases_its_pods(#[case] change: Value) {

@@ -23,7 +23,7 @@ impl Owners {
         for kind in kinds {
             if watched.iter().all(|have| have.resource != kind) {
                 let decoders = shared.decoders(keep.clone());
-                // Their status may show that a result was taken.
+                // Their status may show that a result was read.
                 let watch = Watched::new(&shared.watches, kind, decoders, |b| b.each_version());
                 watched.push(watch);
             }
@@ -42,7 +42,7 @@ impl Owners {
     }
 
     /// Converts the informers to handles that can be run.
-    pub fn into_feeds(self) -> impl Iterator<Item = InformerHandle> {
+    pub fn into_handles(self) -> impl Iterator<Item = InformerHandle> {
         self.kinds.into_iter().map(Watched::into_handle)
     }
 }

@@ -196,7 +196,8 @@ impl GateObject {
     }
 
     /// Whether Belayer's namespace and CRDs may be deleted.
-    pub fn is_drained(&self) -> bool {
+    #[cfg(test)]
+    fn is_drained(&self) -> bool {
         self.is_draining() && self.get(DRAINED) == Some(YES)
     }
 

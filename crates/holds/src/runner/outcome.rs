@@ -112,14 +112,14 @@ pub(super) fn report(observer: &dyn Observer, executed: &Executed<'_>) {
         What::Held => {
             metrics::counter!(belayer_metrics::HOLDS_ADDED, "controller" => *component)
                 .increment(1);
-            tracing::info!(component, rule = row.name, object = %key, %uid, "hold added");
+            tracing::info!(controller = component, rule = row.name, object = %key, %uid, "hold added");
         }
         What::Released { evidence, took } => {
             metrics::counter!(belayer_metrics::RELEASES, "controller" => *component, "evidence" => *evidence)
                 .increment(1);
             metrics::histogram!(belayer_metrics::RELEASE_DURATION, "controller" => *component)
                 .record(took.as_secs_f64());
-            tracing::info!(component, rule = row.name, object = %key, %uid, evidence, took = duration::format(*took), "released");
+            tracing::info!(controller = component, rule = row.name, object = %key, %uid, evidence, took = duration::format(*took), "released");
         }
         What::Adopted {
             finalizers,
@@ -127,22 +127,22 @@ pub(super) fn report(observer: &dyn Observer, executed: &Executed<'_>) {
         } => {
             metrics::counter!(belayer_metrics::RELEASES, "controller" => *component, "evidence" => ADOPTED)
                 .increment(finalizers.len() as u64);
-            tracing::info!(component, rule = row.name, object = %key, %uid, evidence, finalizers = finalizers.join(","), "removed finalizers of other controllers, as configured");
+            tracing::info!(controller = component, rule = row.name, object = %key, %uid, evidence, finalizers = finalizers.join(","), "removed finalizers of other controllers, as configured");
         }
         What::Recorded => {
-            tracing::debug!(component, rule = row.name, object = %key, %uid, "record settled");
+            tracing::debug!(controller = component, rule = row.name, object = %key, %uid, "record settled");
         }
         What::Deleted { evidence } => {
             metrics::counter!(belayer_metrics::CLEANUPS, "controller" => *component).increment(1);
-            tracing::info!(component, rule = row.name, object = %key, %uid, evidence, "deleted");
+            tracing::info!(controller = component, rule = row.name, object = %key, %uid, evidence, "deleted");
         }
         What::Denied { code, message } => {
             metrics::counter!(belayer_metrics::RELEASE_DENIED, "controller" => *component, "code" => belayer_metrics::bound_code(Some(*code)))
                 .increment(1);
-            tracing::warn!(component, rule = row.name, object = %key, %uid, code, message, "the API server rejected the write");
+            tracing::warn!(controller = component, rule = row.name, object = %key, %uid, code, message, "the API server rejected the write");
         }
         What::Pretended { evidence } => {
-            tracing::info!(component, rule = row.name, object = %key, %uid, evidence, "dry run: not sent");
+            tracing::info!(controller = component, rule = row.name, object = %key, %uid, evidence, "dry run: not sent");
         }
     }
     observer.executed(executed);

@@ -20,7 +20,7 @@ impl<K: Slim> Shared<K> {
             k8s.namespace.name = key.namespace().unwrap_or_default(),
             k8s.object.name = key.name(),
             k8s.object.uid = Empty,
-            belayer.component = Empty,
+            belayer.controller = Empty,
             belayer.row = Empty,
             belayer.evidence = Empty,
             belayer.result = Empty,
@@ -56,7 +56,7 @@ pub(super) fn decided(attempt: u32, by: impl Iterator<Item = By>) {
         components.push(component);
         rows.push(row.to_string());
     }
-    span.record("belayer.component", components.join(","));
+    span.record("belayer.controller", components.join(","));
     span.record("belayer.row", rows.join(","));
 }
 
@@ -76,7 +76,7 @@ pub(super) fn done(by: By, uid: &str, what: &What<'_>) {
         What::Pretended { evidence } => ("dry run", *evidence),
     };
     span.record("k8s.object.uid", uid);
-    span.record("belayer.component", by.component);
+    span.record("belayer.controller", by.component);
     span.record("belayer.row", by.row.to_string());
     span.record("belayer.result", result);
     if let Some(evidence) = evidence {

@@ -264,11 +264,11 @@ impl<K: Slim> Shared<K> {
         Next::End(Outcome::Retry(
             match OnConflict::Requeue.after(&error, about) {
                 After::Denied => {
-                    tracing::warn!(component = one.by.component, object = %key, %error, "the API server rejected a step, which will be retried");
+                    tracing::warn!(controller = one.by.component, object = %key, %error, "the API server rejected a step, which will be retried");
                     Backoff::DENIED
                 }
                 After::Retry(backoff) => {
-                    tracing::debug!(component = one.by.component, object = %key, %error, "a step failed and will be retried");
+                    tracing::debug!(controller = one.by.component, object = %key, %error, "a step failed and will be retried");
                     backoff.at_most(RETRY_CAP)
                 }
                 After::Over | After::Read => Backoff::CONFLICT,

@@ -1,4 +1,4 @@
-//! Counts pods that were deleted before they could be held, or before their result was taken.
+//! Counts pods that were deleted before they could be held, or before their result was read.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ use crate::decide::{is_awaited, is_missed, unread};
 use crate::profile::Mode;
 use crate::snapshot::Selection;
 
-/// A pod of a profile in observe mode that was deleted before its result was taken.
+/// A pod of a profile in observe mode that was deleted before its result was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lost {
     /// Its namespace and name.
@@ -50,7 +50,7 @@ impl<V: View> PodFinalizer<V> {
 }
 
 impl PodFinalizer {
-    /// How many pods of profiles in observe mode were deleted before their result was taken, since the start. Such
+    /// How many pods of profiles in observe mode were deleted before their result was read, since the start. Such
     /// losses are the reason to switch a profile to enforce.
     pub fn observed_losses(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
@@ -91,7 +91,7 @@ impl PodFinalizer {
                 pod = %meta.key,
                 uid = %meta.uid,
                 profile = %profile.name,
-                "the pod was deleted before its result was taken"
+                "the pod was deleted before its result was read"
             );
             metrics::counter!(belayer_metrics::OBSERVED_LOSSES, "controller" => NAME).increment(1);
             self.lost.fetch_add(1, Ordering::Relaxed);

@@ -56,7 +56,7 @@ mod tests {
     #[case::it_is_held(pod().held().deleting("11:59:59"), false)]
     #[case::it_is_not_selected(pod().deleting("11:59:59").unselected(), false)]
     #[case::its_profile_only_observes(pod().deleting("11:59:59").observed(), false)]
-    #[case::its_result_was_taken(pod().deleting("11:59:59").consumed(), false)]
+    #[case::its_result_was_read(pod().deleting("11:59:59").consumed(), false)]
     #[case::its_node_is_fulfilled(pod().deleting("11:59:59").ended().node(&["node-1"]), false)]
     #[case::an_admin_released_it(pod().deleting("11:59:59").admin_asked(), false)]
     #[case::it_has_no_owner(pod().deleting("11:59:59").ownerless(), false)]

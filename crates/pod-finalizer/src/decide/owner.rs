@@ -1,4 +1,4 @@
-//! Rules 5, 6, 8 and 9: what the pod's owner shows, and that the result was taken.
+//! Rules 5, 6, 8 and 9: what the pod's owner shows, and that the result was read.
 
 use std::time::Duration;
 

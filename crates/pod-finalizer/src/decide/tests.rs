@@ -79,7 +79,7 @@ fn outcome(decision: &PodDecision) -> Expect {
 )]
 #[case::row_04_not_selected_any_more(pod().held().unselected(), Expect::Release(row::UNSELECTED, "Unselected"))]
 #[case::row_04_too_many_at_once_are_kept(pod().held().unselected().mass_release(), Expect::Keep(row::UNSELECTED))]
-#[case::a4_too_many_at_once_do_not_keep_one_whose_result_was_taken(
+#[case::a4_too_many_at_once_do_not_keep_one_whose_result_was_read(
     pod().held().consumed().unselected_and_owned().mass_release(),
     Expect::Release(row::CONSUMED, "Consumed")
 )]
@@ -321,7 +321,7 @@ fn outcome(decision: &PodDecision) -> Expect {
     pod().held().ended().consumed().gc("OnPodCompletion/0s"),
     Expect::Release(row::CONSUMED, "Consumed")
 )]
-#[case::row_15_not_before_its_result_was_taken(
+#[case::row_15_not_before_its_result_was_read(
     pod().ended().gc("OnPodCompletion/0s"),
     Expect::Hold(row::ADD_HOLD)
 )]
@@ -412,7 +412,7 @@ fn outcome(decision: &PodDecision) -> Expect {
     pod().adopted().ended().deleting("11:59:59").by_its_deletion(),
     Expect::Keep(row::KEEP)
 )]
-#[case::row_17_a6_after_the_rule_that_shows_the_result_was_taken(
+#[case::row_17_a6_after_the_rule_that_shows_the_result_was_read(
     pod().held().ended().deleting("11:59:59").by_its_deletion().consumed(),
     Expect::Release(row::CONSUMED, "Consumed")
 )]

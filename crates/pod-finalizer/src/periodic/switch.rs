@@ -79,7 +79,7 @@ mod tests {
 
     use super::*;
     use crate::backlog::Limits;
-    use crate::held_objects::HeldObjects;
+    use crate::held_objects::HeldPods;
     use crate::profile::MaxUnselected;
 
     fn object(data: &[(&str, &str)]) -> GateObject {
@@ -160,7 +160,7 @@ mod tests {
     #[case::another(&[("closed.ab", "backlog")], BacklogLimit::NotReached)]
     #[case::by_an_admin_for_the_policy_alone(&[("closed.a", "maintenance")], BacklogLimit::NotReached)]
     fn t4_the_gate_of_a_namespace(#[case] data: &[(&str, &str)], #[case] expected: BacklogLimit) {
-        let held_objects = HeldObjects::new(MaxUnselected::default(), Limits::of(100));
+        let held_objects = HeldPods::new(MaxUnselected::default(), Limits::of(100));
         held_objects.adopt_closed(&object(data));
         assert_eq!(held_objects.backlog_limit("a"), expected);
     }

@@ -249,7 +249,7 @@ fn profile(path: &Path, config: ProfileConfig) -> Result<Profile, ConfigError> {
         }
         Some(_) if owner_status == OwnerStatus::Argo => {
             return Err(at.error(
-                "the status of Argo Workflows shows which results were taken: remove the key",
+                "the status of Argo Workflows shows which results were read: remove the key",
             ));
         }
         Some(text) => Some(ConsumedWhen::parse(&text).map_err(|why| at.error(why.to_string()))?),
@@ -296,7 +296,7 @@ fn profile(path: &Path, config: ProfileConfig) -> Result<Profile, ConfigError> {
 }
 
 /// What the consumer reads. By default that is the record, if records are written and the profile names no other
-/// way to know that a result was taken: no owner, or an owner but no label that shows it.
+/// way to know that a result was read: no owner, or an owner but no label that shows it.
 fn consumer(
     path: &Path,
     written: Option<Consumer>,

@@ -1,4 +1,4 @@
-//! Profiles: which pods are held, for which consumer, and what shows that their result was taken.
+//! Profiles: which pods are held, for which consumer, and what shows that their result was read.
 //!
 //! A pod belongs to the *first* profile that selects it. All profiles share one finalizer, so a
 //! pod may move from one profile to another without a write.
@@ -39,18 +39,18 @@ pub struct Profile {
     pub selector: Selector,
     /// The namespaces of its pods.
     pub namespaces: Namespaces,
-    /// The kind that owns its pods; `None` if their owners do not show whether the result was taken.
+    /// The kind that owns its pods; `None` if their owners do not show whether the result was read.
     pub owner: Option<OwnerKind>,
-    /// Pod labels by which the consumer shows that it has taken the result.
+    /// Pod labels by which the consumer shows that it has read the result.
     pub consumed: MatchLabels,
-    /// Labels of the owner that show that it has finished and taken all results it needs.
+    /// Labels of the owner that show that it has finished and read all results it needs.
     pub owner_finished: MatchLabels,
     /// How long after its grace period a deleted pod is released without any evidence. Off by default: an admin who sets
     /// it accepts lost results.
     pub release_after: Option<Duration>,
     /// Whether the owner's own status is read for fulfilled nodes.
     pub owner_status: OwnerStatus,
-    /// An expression over the owner that shows that the results of its pods were taken.
+    /// An expression over the owner that shows that the results of its pods were read.
     pub consumed_when: Option<ConsumedWhen>,
     /// Finalizers of other controllers that Belayer removes together with its own, on the same evidence.
     pub adopt: Box<[Arc<str>]>,
@@ -151,7 +151,7 @@ impl Profile {
         self.namespaces.contains(namespace) && self.selector.matches(labels)
     }
 
-    /// Whether these labels of one of its pods show that the consumer has taken the result.
+    /// Whether these labels of one of its pods show that the consumer has read the result.
     pub fn is_consumed(&self, pod: &Labels) -> bool {
         self.consumed.found_in(pod)
     }

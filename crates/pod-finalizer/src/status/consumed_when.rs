@@ -1,4 +1,4 @@
-//! `consumedWhen`: a CEL expression over the owner of a pod that shows that the pod's result was taken (A15).
+//! `consumedWhen`: a CEL expression over the owner of a pod that shows that the pod's result was read (A15).
 //!
 //! Users write the owners, so an evaluation must be cheap whatever they contain: an owner is read up to
 //! [`OWNER_LIMIT`], an expression has at most [`TEXT_LIMIT`] bytes, and its macros (`all`, `exists`, `map`, ...) are not

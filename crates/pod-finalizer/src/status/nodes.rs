@@ -51,7 +51,7 @@ pub enum NodeRef {
     Id(Arc<str>),
     /// By its name.
     Name(Arc<str>),
-    /// None: its owner as a whole shows whether the results of its pods were taken.
+    /// None: its owner as a whole shows whether the results of its pods were read.
     Owner,
 }
 

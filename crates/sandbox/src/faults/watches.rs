@@ -92,16 +92,6 @@ impl Faults {
         ended
     }
 
-    /// How many matching watches are running.
-    pub fn running_watches(&self, matching: &Match) -> usize {
-        let watches = self.inner.watches.lock();
-        watches
-            .iter()
-            .filter_map(Weak::upgrade)
-            .filter(|w| matching.matches(&w.target))
-            .count()
-    }
-
     /// Moves the clients of these requests to a second server that has seen nothing after a version: their
     /// running watches break, and until the fault is removed their reads are as of that version. Writes go
     /// to the one store.

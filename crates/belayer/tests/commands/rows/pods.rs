@@ -79,7 +79,7 @@ const CLEANUP: &str = "podFinalizer:\n  profiles:\n  - builtIn: argo\n    cleanu
 #[case::row_09_its_consumer_took_the_result(releases(row::CONSUMED, "Consumed"))]
 #[case::row_10_its_node_is_fulfilled(releases(row::NODE_FULFILLED, "Consumed"))]
 #[case::row_11_its_outcome_is_recorded(releases(row::CAPTURED, "Captured"))]
-#[case::row_12_kept(keeps(row::KEEP, "its consumer has to take its result"))]
+#[case::row_12_kept(keeps(row::KEEP, "its consumer has to read its result"))]
 #[case::row_13_to_be_held(expected(row::ADD_HOLD, "add-hold"))]
 #[case::row_14_too_late(expected(row::TOO_LATE, "nothing"))]
 #[case::row_15_to_be_cleaned_up(expected(row::CLEANUP, "delete"))]

@@ -144,7 +144,7 @@ fn every_recording_has_its_promise() {
 }
 
 /// With podGC OnPodCompletion Argo never labels a pod: only the workflow's status shows, long before the workflow ends,
-/// that its result was taken. It is released within a second of the later of its deletion and that status.
+/// that its result was read. It is released within a second of the later of its deletion and that status.
 #[test]
 fn a19_only_the_status_releases_a_pod_that_argo_does_not_label() {
     for side in [Side::Held, Side::Free] {

@@ -28,7 +28,7 @@ fn a12_the_consumer_is_named_although_the_outcome_is_not_final() {
     let says = |case: Case| decide(&case.0, now()).missing_messages().join("; ");
     let of_argo = says(case());
     assert!(
-        of_argo.starts_with("the consumer has to take the result"),
+        of_argo.starts_with("the consumer has to read the result"),
         "{of_argo}"
     );
     assert!(of_argo.contains("main runs"), "{of_argo}");
@@ -164,7 +164,7 @@ fn a_waiting_deletion_is_reported_after_its_grace_period() {
     let old = decide(&pod().held().ended().deleting("11:59:00").0, now());
     assert_eq!(old.notices[0].reason, "DeletionWaits");
     assert!(
-        old.notices[0].message.contains("take the result"),
+        old.notices[0].message.contains("read the result"),
         "{}",
         old.notices[0].message
     );

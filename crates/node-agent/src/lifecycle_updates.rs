@@ -25,7 +25,7 @@ const UNKNOWN: Duration = Duration::from_millis(500);
 /// Work is serialised by the pod's name, because handlers of a new pod wait for the wipe of the older one. If the request
 /// for an older pod arrives after a new pod has the name, the wipe has a key of its own; otherwise it would end the newer
 /// pod's work. Without handlers each wipe has a key of its own.
-pub(crate) struct InformerHandle {
+pub(crate) struct LifecycleUpdater {
     world: Arc<World>,
     lifecycles: Lifecycles<PodWork>,
     reported: Mutex<HashMap<ObjectKey, (Uid, LastUpdate)>>,
@@ -38,7 +38,7 @@ enum LastUpdate {
     Stop,
 }
 
-impl InformerHandle {
+impl LifecycleUpdater {
     pub(crate) fn new(world: Arc<World>, lifecycles: Lifecycles<PodWork>) -> Self {
         Self {
             world,
