@@ -164,6 +164,11 @@ impl<T: Noted> HeldObjects<T> {
         by.map_or(MassRelease::Within, |by| inner.guard.of(namespace, by))
     }
 
+    /// Whether objects that [`HeldObjects::mass_release`] has kept may be released now.
+    pub fn has_eased(&self) -> bool {
+        self.inner.lock().guard.has_eased()
+    }
+
     /// What is kept although nothing selects it.
     pub fn exceeded(&self) -> Exceeded {
         self.inner.lock().guard.exceeded()

@@ -160,6 +160,8 @@ pub struct PodFinalizer<V: View = Cached> {
     suspected: Mutex<HashMap<Uid, LogicalTime>>,
     /// The pods that were counted as undecided.
     undecided: Mutex<HashSet<Uid>>,
+    /// The pods that are not held any more, and those that may have been held before this process started.
+    maybe_released: Mutex<HashSet<Uid>>,
     held_objects: Arc<HeldPods>,
     /// Whether this process has read the gates that an earlier leader closed. Before that it adds no finalizers.
     pub(crate) may_hold: AtomicBool,
@@ -186,6 +188,7 @@ impl<V: View> PodFinalizer<V> {
             due: Mutex::default(),
             suspected: Mutex::default(),
             undecided: Mutex::default(),
+            maybe_released: Mutex::default(),
             held_objects,
             may_hold: AtomicBool::new(false),
             resync: settings.resync,
@@ -291,6 +294,10 @@ impl PodFinalizer {
     pub fn on_pod(&self, event: &Event<Pod>) {
         match event {
             Event::Added { object, initial } => {
+                let pod = &object.object;
+                if *initial && pod.is_ended() && !held(&pod.meta) {
+                    self.maybe_released.lock().insert(pod.meta.uid.clone());
+                }
                 self.note(
                     object,
                     if *initial {
@@ -303,6 +310,9 @@ impl PodFinalizer {
             Event::Updated { old, new } => {
                 self.note(new, UnselectedBy::Labels);
                 let before = &old.object.meta;
+                if held(before) && !held(&new.object.meta) {
+                    self.maybe_released.lock().insert(before.uid.clone());
+                }
                 let known = before.is_deleting() && self.is_selected(before);
                 if new.object.meta.is_deleting() && !known {
                     self.count_missed(new);
@@ -321,6 +331,7 @@ impl PodFinalizer {
                 drop(due);
                 self.suspected.lock().remove(&meta.uid);
                 self.undecided.lock().remove(&meta.uid);
+                self.maybe_released.lock().remove(&meta.uid);
             }
             _ => {}
         }

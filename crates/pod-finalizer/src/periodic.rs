@@ -104,10 +104,10 @@ impl PeriodicTask {
         let (opened, now) = self.finalizer.held_objects().settle();
         publish(self.finalizer.held_objects(), &now);
         self.enqueue_opened(&opened, now.backlog);
+        if self.finalizer.held_objects().has_eased() {
+            self.finalizer.queue_unselected();
+        }
         if now != self.last {
-            if now.kept.has_eased_since(&self.last.kept) {
-                self.finalizer.queue_unselected();
-            }
             self.report_changes(&now).await;
         }
         self.consumers.visit(&self.finalizer, &self.events);

@@ -311,8 +311,13 @@ pub(crate) fn with_pod_name(message: &str, pod_name: &str) -> String {
 /// Longest suffix that the API server generates.
 const GENERATED: usize = 10;
 
+/// The API server keeps this many characters of a `generateName`, and adds five.
+const PREFIX: usize = 58;
+
 fn generated_prefix(pod_name: &str) -> String {
-    format!("{}-", &pod_name[..pod_name.floor_char_boundary(200)])
+    let mut prefix = format!("{pod_name}-");
+    prefix.truncate(prefix.floor_char_boundary(PREFIX));
+    prefix
 }
 
 /// Adds a required node affinity that excludes these nodes. A requirement for a node field takes one value.

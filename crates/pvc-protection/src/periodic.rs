@@ -52,6 +52,7 @@ impl PeriodicTask {
                  persistentvolumeclaim-protection-controller, which must be off: {SWITCH_OFF}"
             ),
         }
+        self.protection.release_tracker().clear();
         let mut ticks = Ticks::every(held_objects::EVERY, cancel);
         let mut next_signs = Instant::now();
         while ticks.next().await.is_some() {

@@ -45,6 +45,11 @@ impl ReleaseTracker {
         }
     }
 
+    /// Forgets everything: until now another replica led, and its releases were not recorded here.
+    pub fn clear(&self) {
+        *self.0.lock() = Inner::default();
+    }
+
     /// How many finalizers another controller has removed so far.
     pub fn by_others(&self) -> u64 {
         let mut inner = self.0.lock();

@@ -57,7 +57,7 @@ impl PeriodicTask {
         publish(&self.kinds);
         for (kind, before) in self.kinds.iter().zip(&mut self.kept) {
             let now = kind.held_objects().exceeded();
-            if now.has_eased_since(before) {
+            if kind.held_objects().has_eased() {
                 kind.queue_unselected();
             }
             let plural = &kind.rule().kind.plural;

@@ -205,6 +205,66 @@ async fn a12_the_outcome_on_a_lost_node_is_final() {
     assert_eq!(record["spec"]["complete"], false);
 }
 
+/// A pod that was released is deleted much later: the status that released it is forgotten, and a standby never read it. Another,
+/// which was not held, counts.
+#[tokio::test(start_paused = true)]
+async fn only_a_pod_that_was_not_held_counts_as_missed() {
+    let world = World::new();
+    let (recorder, exporter) = Exporter::detached().unwrap();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let missed = || {
+        let text = exporter.render();
+        let mut lines = text.lines();
+        let line = lines.find(|line| line.starts_with("belayer_missed_holds_total{"));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
+            .unwrap_or(0.0)
+            .to_string()
+    };
+    let belayer = world.run();
+    let (_guard, standby) = world.standby();
+    let uid = world.workflow("build");
+    for name in ["a", "b"] {
+        bound(&world, name, &uid, "{}");
+        eventually("it is held", || world.is_held(name)).await;
+        report(
+            &world,
+            name,
+            "Succeeded",
+            &[("main", exited(0)), ("wait", exited(0))],
+        );
+        let node = json!({ "metadata": { "annotations": { (NODE_ID): name } } });
+        world.patch(&Gvr::PODS, name, node);
+        let nodes = json!({ "status": { "nodes": { (name): { "phase": "Succeeded" } } } });
+        world.patch(&WORKFLOWS, "build", nodes);
+        within(Duration::from_secs(90), "its result is read", || {
+            !world.is_held(name)
+        })
+        .await;
+    }
+    let_pass(Duration::from_mins(30)).await;
+    delete(&world, "a");
+    let_pass(Duration::from_secs(5)).await;
+    assert_eq!(missed(), "0");
+    belayer.stop().await;
+    standby.stop().await;
+    let _belayer = world.run();
+    let_pass(Duration::from_secs(60)).await;
+    delete(&world, "b");
+    let_pass(Duration::from_secs(5)).await;
+    assert_eq!(missed(), "0");
+    world.sandbox.faults().inject(
+        Fault::on(Match::verb(Verb::Patch).resource("pods").client(BELAYER))
+            .delay(Duration::from_secs(60)),
+    );
+    bound(&world, "c", &uid, "{}");
+    let ended = [("main", exited(0)), ("wait", exited(0))];
+    report(&world, "c", "Succeeded", &ended);
+    let_pass(Duration::from_secs(1)).await;
+    delete(&world, "c");
+    let_pass(Duration::from_secs(5)).await;
+    assert_eq!(missed(), "1");
+}
+
 /// What observing counts of a pod that its deletion ended: with `release` it would have been released without a result,
 /// with `hold` its end would have been saved.
 #[rstest]

@@ -1,13 +1,13 @@
 use tokio::time::{Instant, timeout_at};
 
-use super::decode::About;
+use super::decode::{About, Change};
 use super::reflector::Cause;
 use super::store::{Fit, Unreadable};
 use super::table::Table;
 use super::watch::{Stream, Watching};
 use super::{BadObject, Event, Informer, InformerState, Reading, StreamingList, WatchEvent};
 use crate::http::{ApiError, ErrorClass, Request, RequestError};
-use crate::object::{ObjectKey, ResourceVersion};
+use crate::object::{ObjectKey, ResourceVersion, Uid};
 use crate::slim::Slim;
 
 /// How many lists may be older than the store before one is accepted.
@@ -25,6 +25,16 @@ struct Listing<K> {
     unreadable: Unreadable,
     skipped: Vec<Option<ObjectKey>>,
     version: ResourceVersion,
+}
+
+impl<K: Slim> Listing<K> {
+    /// The object was deleted while it was listed.
+    fn remove(&mut self, key: &ObjectKey, uid: &Uid) {
+        self.unreadable.forget(key);
+        if self.staged.get(key).is_some_and(|have| have.uid() == uid) {
+            self.staged.remove(key);
+        }
+    }
 }
 
 /// Why a list failed.
@@ -210,14 +220,7 @@ impl<K: Slim> Informer<K> {
                 }
                 WatchEvent::Modified(object) => self.stage(&mut listing, object),
                 WatchEvent::Deleted(object) => {
-                    let same = |have: &K| have.uid() == object.uid();
-                    if listing
-                        .staged
-                        .get(object.key())
-                        .is_some_and(|have| same(have))
-                    {
-                        listing.staged.remove(object.key());
-                    }
+                    listing.remove(object.key(), object.uid());
                 }
                 WatchEvent::Bookmark {
                     resource_version,
@@ -233,14 +236,18 @@ impl<K: Slim> Informer<K> {
                     return Err(ListError::NoStreaming);
                 }
                 WatchEvent::Error(error) => return Err(RequestError::Api(error).into()),
-                WatchEvent::Bad(bad) => match bad.about() {
-                    About::Object(_) => self.skip(&mut listing, &bad),
+                WatchEvent::Bad(bad) => match (bad.about(), bad.change, &bad.uid) {
+                    (About::Object(key), Some(Change::Gone), Some(uid)) => {
+                        self.telemetry.skipped(&bad);
+                        listing.remove(key, uid);
+                    }
+                    (About::Object(_), ..) => self.skip(&mut listing, &bad),
                     // Something on the path may have damaged it: the next stream has it again, or in the end a page.
-                    About::AnyObject => {
+                    (About::AnyObject, ..) => {
                         self.telemetry.skipped(&bad);
                         return Err(RequestError::Decode(bad.why.to_string()).into());
                     }
-                    About::NoObject => self.telemetry.skipped(&bad),
+                    (About::NoObject, ..) => self.telemetry.skipped(&bad),
                 },
             }
         }
@@ -264,6 +271,7 @@ impl<K: Slim> Informer<K> {
         {
             return;
         }
+        listing.unreadable.forget(object.key());
         listing.staged.insert(self.store.staged(object));
     }
 

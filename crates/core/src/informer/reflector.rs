@@ -177,8 +177,9 @@ impl<K: Slim> Informer<K> {
             self.store.unserve();
             self.notify(&Event::Unserved);
         }
-        let delay = self.backoff.next_unserved();
-        self.sleep(delay).await;
+        // The server has answered: nothing is silent.
+        self.telemetry.contacted();
+        tokio::time::sleep(self.backoff.next_unserved()).await;
     }
 
     pub(super) async fn sleep(&self, delay: Duration) {

@@ -116,6 +116,11 @@ impl Unreadable {
         }
     }
 
+    /// The object of this name was read since, or is gone.
+    pub(super) fn forget(&mut self, key: &ObjectKey) {
+        self.keys.remove(key);
+    }
+
     fn hides(&self, key: &ObjectKey) -> bool {
         self.nameless > 0 || self.keys.contains(key)
     }

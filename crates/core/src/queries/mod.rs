@@ -15,9 +15,11 @@ mod failure_reports;
 mod query;
 mod reads;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -31,6 +33,7 @@ pub use reads::LiveReads;
 use crate::executor::on_behalf_of;
 use crate::logical_time::LogicalTime;
 use crate::object::ObjectKey;
+use crate::workqueue::panic_message;
 use budget::Evict;
 use failure_reports::FailureReports;
 
@@ -305,18 +308,25 @@ impl<Q: Query> Shared<Q> {
                 live_read.answer = tracing::field::Empty,
             );
             let read = on_behalf_of(Arc::clone(namespace), self.reader.read(&query));
-            let answer = read.instrument(span.clone()).await;
+            // Without this, a reader that panics would leave the query marked as being read for ever.
+            let read = AssertUnwindSafe(read).catch_unwind();
+            let answer = read.instrument(span.clone()).await.unwrap_or_else(|panic| {
+                let message = panic_message(&*panic);
+                tracing::error!(query = Q::NAME, about = %query, panic = message, "live read panicked");
+                Err(ReadError::unusable(format!("the read panicked: {message}")))
+            });
             let outcome = answer.as_ref().map_or("error", Q::outcome);
             span.record("live_read.answer", outcome);
             match answer {
-                Ok(_) if self.is_outdated(&query, begun) => {}
                 Ok(answer) => {
                     let answer = LiveAnswer {
                         answer,
                         begun,
                         sent,
                     };
-                    return self.answered(&query, answer, namespace);
+                    if self.answered(&query, answer, namespace) {
+                        return;
+                    }
                 }
                 Err(error) => {
                     count::<Q>("error");
@@ -368,22 +378,24 @@ impl<Q: Query> Shared<Q> {
         true
     }
 
-    fn is_outdated(&self, query: &Q, begun: LogicalTime) -> bool {
-        self.state
-            .lock()
-            .entries
-            .get(query)
-            .is_some_and(|entry| begun < entry.outdated)
-    }
-
-    fn answered(self: &Arc<Self>, query: &Q, live: LiveAnswer<Q::Answer>, namespace: &Arc<str>) {
-        count::<Q>(Q::outcome(&live.answer));
+    /// Records an answer. Returns false if it was outdated before that, so that another is needed.
+    fn answered(
+        self: &Arc<Self>,
+        query: &Q,
+        live: LiveAnswer<Q::Answer>,
+        namespace: &Arc<str>,
+    ) -> bool {
         let answer = live.answer.clone();
         let (mut woken, old, again) = {
             let mut state = self.state.lock();
+            let entry = state.entries.get(query);
+            if entry.is_some_and(|entry| live.begun < entry.outdated) {
+                return false;
+            }
+            count::<Q>(Q::outcome(&live.answer));
             state.failure_reports.answered(query);
             let Some(entry) = state.entries.get_mut(query) else {
-                return;
+                return true;
             };
             let now = Instant::now();
             let new = weight::<Q>(Some(&live));
@@ -408,6 +420,7 @@ impl<Q: Query> Shared<Q> {
         woken.sort();
         woken.dedup();
         woken.into_iter().for_each(|key| (self.enqueue)(key));
+        true
     }
 }
 

@@ -51,10 +51,14 @@ struct Script {
 /// Queries with this prefix fail, each with a cause of its own.
 const OWN_REASON: &str = "own reason ";
 
+/// The first read of this query panics.
+const PANICS: Ask = Ask("panics");
+
 impl LiveReader<Ask> for Script {
     fn read<'a>(&'a self, query: &'a Ask) -> BoxFuture<'a, Result<u32, ReadError>> {
         Box::pin(async {
             self.reads.lock().push(Instant::now());
+            assert!(*query != PANICS || self.reads.lock().len() > 1, "a bug");
             tokio::time::sleep(Duration::from_secs(1)).await;
             let mut answers = self.answers.lock();
             let answer = answers.get_mut(query).and_then(VecDeque::pop_front);
@@ -223,6 +227,19 @@ async fn a_failed_read_is_retried() {
     );
     assert_eq!(world.script.reads.lock().len(), 3);
     assert!(world.cache.last_error(&Q).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_panics_is_retried() {
+    let mut world = world([]);
+    world
+        .cache
+        .ask(PANICS, observer("x", Duration::ZERO).waiter());
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let error = world.cache.last_error(&PANICS).unwrap();
+    assert!(error.message.contains("a bug"), "{}", error.message);
+    assert_eq!(world.woken.recv().await, Some(key("x")));
+    assert!(world.cache.get(&PANICS).is_some());
 }
 
 #[tokio::test(start_paused = true)]

@@ -83,6 +83,10 @@ pub struct Guard {
     suspects: BTreeSet<Arc<str>>,
     /// The result of the counts; `None` if they have changed since.
     verdict: Option<GuardVerdict>,
+    /// Whether an object was kept because of the whole cluster, since the last call of [`Guard::has_eased`].
+    kept_in_cluster: bool,
+    /// The namespaces because of which one was.
+    kept_in: BTreeSet<Arc<str>>,
 }
 
 /// The counts of one namespace.
@@ -119,14 +123,6 @@ pub struct Exceeded {
 }
 
 impl Exceeded {
-    /// Whether objects that were kept `before` may be released now.
-    pub fn has_eased_since(&self, before: &Self) -> bool {
-        let is_kept = |name| self.namespaces.contains_key(name);
-        let over_the_cluster =
-            before.cluster != MassRelease::Within && self.cluster == MassRelease::Within;
-        over_the_cluster || !before.namespaces.keys().all(is_kept)
-    }
-
     /// Where objects are kept that were not `before`, such as "in namespace a", with the numbers of unselected and
     /// of held objects. Names at most ten namespaces.
     pub fn new_since(&self, before: &Self) -> Vec<(String, usize, usize)> {
@@ -162,6 +158,8 @@ impl Guard {
             places: HashMap::new(),
             suspects: BTreeSet::new(),
             verdict: None,
+            kept_in_cluster: false,
+            kept_in: BTreeSet::new(),
         }
     }
 
@@ -200,11 +198,41 @@ impl Guard {
     /// Whether an object of `namespace` may be released because it is unselected.
     pub fn of(&mut self, namespace: &str, by: UnselectedBy) -> MassRelease {
         let exceeded = &self.verdict().exceeded;
-        match (exceeded.namespaces.get(namespace), by) {
+        let answer = match (exceeded.namespaces.get(namespace), by) {
             (Some(kept), UnselectedBy::Configuration | UnselectedBy::Labels) => *kept,
             (None, UnselectedBy::Labels) => MassRelease::Within,
             (_, UnselectedBy::Namespace) | (None, UnselectedBy::Configuration) => exceeded.cluster,
+        };
+        match answer {
+            MassRelease::Within => {}
+            MassRelease::Exceeded {
+                scope: Scope::Cluster,
+                ..
+            } => self.kept_in_cluster = true,
+            MassRelease::Exceeded {
+                scope: Scope::Namespace,
+                ..
+            } if self.kept_in.contains(namespace) => {}
+            MassRelease::Exceeded {
+                scope: Scope::Namespace,
+                ..
+            } => {
+                self.kept_in.insert(namespace.into());
+            }
         }
+        answer
+    }
+
+    /// Whether objects that [`Guard::of`] has kept may be released now, also if the limit was exceeded only for an instant.
+    /// Once it has returned true, only what is kept afterwards counts.
+    pub fn has_eased(&mut self) -> bool {
+        let now = self.exceeded();
+        let in_cluster = self.kept_in_cluster && now.cluster == MassRelease::Within;
+        self.kept_in_cluster &= !in_cluster;
+        let before = self.kept_in.len();
+        self.kept_in
+            .retain(|name| now.namespaces.contains_key(name));
+        in_cluster || self.kept_in.len() < before
     }
 
     /// How many objects are kept.
@@ -224,6 +252,7 @@ impl Guard {
             places,
             suspects,
             verdict,
+            ..
         } = self;
         verdict.get_or_insert_with(|| {
             let suspects = suspects.iter();
@@ -332,6 +361,25 @@ mod tests {
     ) {
         let mut guard = guard(objects);
         assert_eq!(kept(&mut guard, "a", UnselectedBy::Configuration), expected);
+    }
+
+    /// The limit is exceeded only between two calls of `has_eased`: what was kept meanwhile may be released.
+    #[rstest]
+    #[case::in_one_namespace(&[("a", LABELS, 30), ("b", None, 300)], LABELS)]
+    #[case::in_the_cluster(&[("a", CONFIGURATION, 15), ("b", CONFIGURATION, 15)], CONFIGURATION)]
+    fn what_was_kept_for_an_instant_is_released(
+        #[case] objects: &[(&str, Option<UnselectedBy>, usize)],
+        #[case] by: Option<UnselectedBy>,
+    ) {
+        let mut guard = guard(objects);
+        assert!(!guard.has_eased(), "nothing was kept");
+        assert_ne!(guard.of("a", by.unwrap()), MassRelease::Within);
+        assert!(!guard.has_eased(), "it is exceeded");
+        for _ in 0..12 {
+            guard.remove(&"a".into(), by);
+        }
+        assert!(guard.has_eased());
+        assert!(!guard.has_eased(), "it is reported once");
     }
 
     #[rstest]

@@ -61,8 +61,13 @@ impl PodFinalizer {
         self.latest_lost.lock().iter().cloned().collect()
     }
 
-    /// Counts a pod whose deletion began before it was held (rule 14).
+    /// Counts a pod whose deletion began before it was held (rule 14). Only the leader counts: it alone adds holds.
     pub(super) fn count_missed(&self, pod: &Stored<Pod>) {
+        let may_count = self.may_hold.load(Ordering::Acquire);
+        let uid = &pod.object.meta.uid;
+        if !may_count || self.maybe_released.lock().contains(uid) {
+            return;
+        }
         if is_missed(&self.view(pod), clock::now()) {
             tracing::debug!(pod = %pod.object.meta.key, "deleted before it could be held");
             metrics::counter!(belayer_metrics::MISSED_HOLDS, "controller" => NAME).increment(1);

@@ -9,8 +9,8 @@ use crate::snapshot::{CachedOwner, MassRelease, Owner, PodView, Selection};
 /// Whether rule 13 would have held this pod before its deletion: its result is required, and no rule would have
 /// released it.
 ///
-/// A pod that was held and released does not count, nor does a pod that was never to be held, such as one that is
-/// deleted with its owner or namespace.
+/// A pod that was never to be held does not count, such as one that is deleted with its owner or namespace. The caller leaves out those
+/// that were held and released.
 pub(crate) fn is_missed(pod: &PodView, now: Timestamp) -> bool {
     let Selection::By { profile, .. } = &pod.selection else {
         return false;

@@ -74,10 +74,16 @@ impl Sweeper {
             match self.executor.delete(&resource(), key, uid).await {
                 Ok(_) => tracing::debug!(record = %key, "deleted an expired PodOutcome"),
                 Err(error) if error.class() == ErrorClass::NotFound => {}
-                // The next sweep retries it.
+                // The next sweep retries it. What the API server refuses of one namespace delays no other.
                 Err(error) => {
                     tracing::warn!(record = %key, %error, "could not delete an expired PodOutcome");
-                    return;
+                    let is_about_it = matches!(
+                        error.class(),
+                        ErrorClass::Forbidden | ErrorClass::Invalid | ErrorClass::Conflict
+                    );
+                    if !is_about_it {
+                        return;
+                    }
                 }
             }
         }

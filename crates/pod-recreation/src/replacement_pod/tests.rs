@@ -276,6 +276,16 @@ fn the_message_of_a_dry_run_names_the_pod(#[case] message: &str, #[case] expecte
     assert_eq!(with_pod_name(message, "web"), expected);
 }
 
+/// The API server shortens a long `generateName`.
+#[test]
+fn the_message_of_a_dry_run_names_a_pod_with_a_long_name() {
+    let name = "n".repeat(100);
+    let generated = format!("{}x7k2p", "n".repeat(58));
+    let message = format!("pods \"{generated}\" is forbidden: exceeded quota");
+    let expected = format!("pods \"{name}\" is forbidden: exceeded quota");
+    assert_eq!(with_pod_name(&message, &name), expected);
+}
+
 #[test]
 fn defaults_of_a_limit_range_are_removed() {
     let metadata = json!({ "annotations": {

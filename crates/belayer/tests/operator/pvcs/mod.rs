@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use belayer::operator::{Components, Operator, Options};
 use belayer::server::Holds;
 use belayer_core::client;
+use belayer_core::election::Leadership;
 use belayer_core::executor::Writes;
 use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 use belayer_pvc_protection::{Mode, PvcProtection, Settings};
@@ -82,6 +83,10 @@ impl Shop {
     }
 
     fn run_with(&self, mode: Mode, writes: Writes) -> Running {
+        self.run_as_one_of_many(mode, writes, Leadership::unlimited())
+    }
+
+    fn run_as_one_of_many(&self, mode: Mode, writes: Writes, leadership: Leadership) -> Running {
         let service = counting(self.world.sandbox.service(BELAYER), Arc::clone(&self.bytes));
         let settings = Settings {
             mode,
@@ -89,6 +94,7 @@ impl Shop {
         };
         let options = Options {
             writes,
+            leadership,
             ..options(client::in_process(
                 service,
                 belayer_holds::names::USER_AGENT,

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use belayer_core::election::Leadership;
+use belayer_core::executor::Writes;
 use belayer_holds::names::KUBERNETES_PVC_PROTECTION;
 use belayer_pvc_protection::Mode;
 use belayer_pvc_protection::advice::Advice;
 use belayer_sandbox::Gvr;
 use jiff::Timestamp;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::{Shop, protected_by_kubernetes};
 use crate::world::{eventually, let_pass};
@@ -69,6 +72,26 @@ async fn unsafe_configurations_are_detected() {
     eventually("Belayer's hold is removed", || !shop.is_held("good")).await;
     let_pass(Duration::from_secs(60)).await;
     assert_eq!(advice(&belayer), ["LeftBehind"]);
+}
+
+/// A standby sees that finalizers of PVCs disappear, and not that the leader removes them.
+#[tokio::test(start_paused = true)]
+async fn releases_of_the_leader_before_are_not_those_of_another_controller() {
+    let shop = Shop::new();
+    let leader = shop.run_as(Mode::InPlace);
+    let (guard, leadership) = Leadership::elected();
+    let standby = shop.run_as_one_of_many(Mode::InPlace, Writes::Sent, leadership);
+    for n in 0..5 {
+        let pvc = format!("mine-{n}");
+        shop.pvc_with(&pvc, protected_by_kubernetes());
+        shop.delete_pvc(&pvc);
+        shop.gone(&pvc).await;
+    }
+    leader.stop().await;
+    guard.extend(Instant::now() + Duration::from_secs(600));
+    let_pass(Duration::from_secs(60)).await;
+    assert!(advice(&standby).is_empty(), "{:?}", advice(&standby));
+    standby.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,8 @@ use rstest::rstest;
 use std::time::Duration;
 
 use super::server::*;
-use crate::informer::{InformerState, Scope};
+use crate::informer::{InformerState, Lookup, Scope};
+use crate::slim::OwnerMeta;
 
 #[tokio::test(start_paused = true)]
 async fn a_list_in_pages_is_followed_by_a_watch_from_its_first_version() {
@@ -133,6 +134,39 @@ async fn changes_during_a_streaming_list_cause_one_event_or_none() {
     run.expect_events(&["added d:u5@10", "at 10"]).await;
     assert_eq!(run.version("c"), None);
     assert_eq!(run.store.len(), 3);
+}
+
+/// A version that cannot be decoded is followed by one that can, or by a deletion, also one that cannot be decoded itself.
+#[tokio::test(start_paused = true)]
+async fn undecodable_changes_during_a_streaming_list_leave_nothing_behind() {
+    let bad = |name: &str, uid: &str| {
+        format!(
+            r#"{{"metadata":{{"namespace":"n","name":"{name}","uid":"{uid}","resourceVersion":"5","labels":7}}}}"#
+        )
+    };
+    let mut run = by_stream([watch(&[
+        added(object("a", "u1", 3)),
+        deleted(bad("a", "u1")),
+        added(bad("b", "u2")),
+        modified(object("b", "u2", 6)),
+        added(bad("c", "u3")),
+        deleted(object("c", "u3", 7)),
+        list_end(9),
+    ])]);
+    run.expect_events(&["skipped b", "skipped c", "initial b:u2@6", "at 9", "synced"])
+        .await;
+    assert!(matches!(
+        run.store.lookup(&Run::<OwnerMeta>::key("a")),
+        Lookup::Absent
+    ));
+    assert!(matches!(
+        run.store.lookup(&Run::<OwnerMeta>::key("b")),
+        Lookup::Found(_)
+    ));
+    assert!(matches!(
+        run.store.lookup(&Run::<OwnerMeta>::key("c")),
+        Lookup::Absent
+    ));
 }
 
 #[tokio::test(start_paused = true)]

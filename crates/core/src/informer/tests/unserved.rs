@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::server::*;
 use crate::informer::{InformerState, Lookup};
+use crate::recorded::Recorded;
 use crate::slim::OwnerMeta;
 
 const NOT_SERVED: &str = "404 page not found\n";
@@ -38,6 +39,30 @@ async fn a_kind_that_is_not_served_is_waited_for() {
             .windows(2)
             .all(|pair| pair[1] - pair[0] <= Duration::from_secs(6))
     );
+}
+
+/// The alert about silent informers is for those that the server does not answer.
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_served_is_not_silent() {
+    let recorded = Recorded::default();
+    let _guard = metrics::set_default_local_recorder(&recorded);
+    let lag = || {
+        let [_, gauges, _] = recorded.names();
+        let lag = gauges.iter().find(|name| name.contains("lag")).unwrap();
+        recorded.gauge(lag)
+    };
+    let missing = (0..200).map(|_| status(404, NOT_SERVED));
+    let down = (0..200).map(|_| status(503, "down"));
+    let mut run = by_pages(missing.chain(down));
+    run.expect_events(&["unserved"]).await;
+    tokio::time::sleep(Duration::from_secs(400)).await;
+    assert!(lag() < 1.0, "{}", lag());
+    tokio::time::sleep(Duration::from_secs(2_000)).await;
+    assert!(lag() > 300.0, "{}", lag());
+    // An informer that has ended is not silent either.
+    run.stop.cancel();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(lag() < 1.0, "{}", lag());
 }
 
 #[tokio::test(start_paused = true)]
