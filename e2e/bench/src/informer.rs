@@ -20,7 +20,7 @@ const PODS: usize = 100_000;
 const POLL: Duration = Duration::from_millis(20);
 const DEADLINE: Duration = Duration::from_secs(300);
 
-const OPERATOR: &str = "Belayer, all components";
+const OPERATOR: &str = "Belayer, all controllers";
 const ALONE: &str = "Belayer's informer alone";
 const CLIENT_GO: &str = "client-go informer";
 const KUBE_RS: &str = "kube-rs reflector";

@@ -464,3 +464,53 @@ fn the_lock_file_of_the_programs_outside_knows_the_dependencies_of_each_crate() 
     }
     assert!(checked > 5, "{checked} crates in {LOCK}");
 }
+
+/// Each dependency is named in the code of its package, or in its README, whose examples are tests. `k8s-openapi` need not be: it is
+/// there so that the tests of a crate select a version.
+#[test]
+fn every_dependency_is_used() {
+    let packages = packages();
+    let folder = |package: &serde_json::Value| {
+        let manifest = Path::new(package["manifest_path"].as_str().unwrap());
+        manifest.parent().unwrap().to_owned()
+    };
+    let folders: BTreeSet<_> = packages.iter().map(folder).collect();
+    let mut unused = Vec::new();
+    for package in &packages {
+        let (name, home) = (package["name"].as_str().unwrap(), folder(package));
+        let mut words = BTreeSet::new();
+        let mut read = |file: &Path| {
+            // A package may be below another one.
+            let nearest = file.ancestors().find(|above| folders.contains(*above));
+            if nearest == Some(&*home) {
+                let text = fs::read_to_string(file).unwrap();
+                let is_part = |c: char| c.is_alphanumeric() || c == '_';
+                words.extend(text.split(|c| !is_part(c)).map(str::to_owned));
+            }
+        };
+        visit(&home, "rs", &mut read);
+        visit(&home, "md", &mut read);
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let rename = dependency["rename"].as_str();
+            let dependency = rename.unwrap_or_else(|| dependency["name"].as_str().unwrap());
+            if dependency != "k8s-openapi" && !words.contains(&dependency.replace('-', "_")) {
+                unused.push(format!("{name}: {dependency}"));
+            }
+        }
+    }
+    assert!(unused.is_empty(), "{unused:#?}");
+    let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let shared = workspace.split("[workspace.dependencies]").nth(1).unwrap();
+    let shared = shared.split("\n[").next().unwrap();
+    let used: BTreeSet<&str> = packages
+        .iter()
+        .flat_map(|package| package["dependencies"].as_array().unwrap())
+        .map(|dependency| dependency["name"].as_str().unwrap())
+        .collect();
+    let names = shared.lines().filter_map(|line| line.split_once(" ="));
+    let rest: Vec<&str> = names
+        .map(|(name, _)| name)
+        .filter(|name| !name.starts_with('#') && !used.contains(name))
+        .collect();
+    assert!(rest.is_empty(), "{rest:#?}");
+}

@@ -11,9 +11,9 @@ const SOURCES: &[(&str, &str, &[&str])] = &[
     ("scale", "Belayer, 2000 pods", &["resident (MB)"]),
     ("scale", "Belayer, 10000 pods", &["resident (MB)"]),
     ("scale", "Belayer, 50000 pods", &["resident (MB)"]),
-    ("informer", "Belayer, all components", &["resident (MB)", "peak resident (MB)"]),
+    ("informer", "Belayer, all controllers", &["resident (MB)", "peak resident (MB)"]),
     ("scale", "Belayer, 50000 pods", &["CPU per event (us)"]),
-    ("informer", "Belayer, all components", &["wall (s)"]),
+    ("informer", "Belayer, all controllers", &["wall (s)"]),
     ("drain", "Belayer", &["wall (s)", "CPU (s)"]),
 ];
 
