@@ -44,11 +44,11 @@ pub enum KubeconfigError {
     /// Nothing names a cluster.
     #[error("no cluster configured: pass --kubeconfig, set KUBECONFIG, or run in a pod")]
     Nowhere,
-    /// A file cannot be read.
-    #[error("cannot read {}: {reason}", file.display())]
+    /// A file cannot be read, or none of a list exists.
+    #[error("cannot read {files}: {reason}")]
     Unreadable {
-        /// The file.
-        file: PathBuf,
+        /// The file, or the list.
+        files: String,
         /// Error of the operating system.
         reason: std::io::Error,
     },
@@ -153,26 +153,35 @@ async fn from_files(
     files: &[PathBuf],
     context: Option<&str>,
 ) -> Result<(Config, String), KubeconfigError> {
-    let named: Vec<_> = files
-        .iter()
-        .map(|file| file.display().to_string())
-        .collect();
-    let named = named.join(", ");
+    let mut found = Vec::new();
+    let mut missing = None;
+    for file in files {
+        match read(file) {
+            // As in kubectl: files of $KUBECONFIG that do not exist are skipped.
+            Err(KubeconfigError::Unreadable { reason, .. })
+                if reason.kind() == std::io::ErrorKind::NotFound =>
+            {
+                missing = Some(reason);
+            }
+            read => found.push((file, read?)),
+        }
+    }
+    if let Some(reason) = missing.filter(|_| found.is_empty()) {
+        let files = listed(files);
+        return Err(KubeconfigError::Unreadable { files, reason });
+    }
+    let named = listed(found.iter().map(|(file, _)| *file));
     let unusable = |error: &dyn std::error::Error| KubeconfigError::Unusable {
         files: named.clone(),
         message: with_causes(error),
     };
     let mut merged = Kubeconfig::default();
-    for file in files {
-        merged = merged
-            .merge(read(file)?)
-            .map_err(|error| unusable(&error))?;
+    for (_, mut next) in found {
+        // kubectl writes an empty name for none, which must not take precedence over that of a later file.
+        next.current_context.take_if(|name| name.is_empty());
+        merged = merged.merge(next).map_err(|error| unusable(&error))?;
     }
-    let current = merged
-        .current_context
-        .as_deref()
-        .filter(|name| !name.is_empty());
-    let Some(context) = context.or(current) else {
+    let Some(context) = context.or(merged.current_context.as_deref()) else {
         return Err(KubeconfigError::NoContext { files: named });
     };
     if !merged.contexts.iter().any(|known| known.name == context) {
@@ -203,11 +212,18 @@ async fn from_files(
     Ok((config, named))
 }
 
+/// The names of files, for messages.
+fn listed<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> String {
+    let names = files.into_iter().map(|file| file.display().to_string());
+    names.collect::<Vec<_>>().join(", ")
+}
+
 fn read(file: &Path) -> Result<Kubeconfig, KubeconfigError> {
-    let bytes = std::fs::read(file).map_err(|reason| KubeconfigError::Unreadable {
-        file: file.to_owned(),
+    let unreadable = |file: &Path, reason| KubeconfigError::Unreadable {
+        files: file.display().to_string(),
         reason,
-    })?;
+    };
+    let bytes = std::fs::read(file).map_err(|reason| unreadable(file, reason))?;
     // UTF-16 that ends within a character makes kube 5.0 panic.
     if matches!(bytes.as_slice(), [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..]) && bytes.len() % 2 == 1 {
         return Err(KubeconfigError::Malformed {
@@ -216,9 +232,7 @@ fn read(file: &Path) -> Result<Kubeconfig, KubeconfigError> {
         });
     }
     Kubeconfig::read_from(file).map_err(|error| match error {
-        kube::config::KubeconfigError::ReadConfig(reason, file) => {
-            KubeconfigError::Unreadable { file, reason }
-        }
+        kube::config::KubeconfigError::ReadConfig(reason, file) => unreadable(&file, reason),
         kube::config::KubeconfigError::Parse(error) => {
             let problem = yaml::describe(&error);
             let line = problem

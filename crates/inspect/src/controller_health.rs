@@ -51,6 +51,14 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
+    /// Whether it is held and its holder renews it. The holder's clock is not this machine's, and a holder may miss some
+    /// renewals: there is a grace period of several times its duration.
+    pub(crate) fn is_renewed(&self, now: Timestamp) -> bool {
+        let grace = self.seconds.max(15) * GRACE_LENGTHS;
+        let ago = self.renewed.map(|at| now.duration_since(at).as_secs());
+        !self.holder.is_empty() && ago.is_some_and(|ago| ago <= grace)
+    }
+
     fn is_in(&self, namespace: &str) -> bool {
         let own = self.place.split_once('/');
         own.is_some_and(|(own, _)| own == namespace)
@@ -342,7 +350,6 @@ fn judge(lease: &Lease, now: Timestamp) -> (bool, String) {
         return (false, format!("lease {place} was never renewed"));
     };
     let ago = now.duration_since(renewed).as_secs();
-    let fresh = ago <= lease.seconds.max(15) * GRACE_LENGTHS && !lease.holder.is_empty();
     let text = if lease.holder.is_empty() {
         format!("lease {place} was released {} ago", age(ago))
     } else {
@@ -352,7 +359,7 @@ fn judge(lease: &Lease, now: Timestamp) -> (bool, String) {
             lease.seconds
         )
     };
-    (fresh, text)
+    (lease.is_renewed(now), text)
 }
 
 #[cfg(test)]

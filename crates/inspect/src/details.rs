@@ -76,6 +76,7 @@ pub(crate) struct WebhookConfiguration {
 pub(crate) struct Webhook {
     pub(crate) name: String,
     pub(crate) failure_policy: Option<String>,
+    pub(crate) match_policy: Option<String>,
     pub(crate) client_config: ClientConfig,
     pub(crate) rules: Option<Vec<Rule>>,
     /// Any of these can exclude objects; they are not evaluated.
@@ -90,12 +91,25 @@ pub(crate) struct ClientConfig {
     pub(crate) service: Option<ServiceRef>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+/// What a webhook intercepts; `*` is any.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Rule {
     pub(crate) api_groups: Vec<String>,
+    pub(crate) api_versions: Vec<String>,
+    /// Plurals, with a subresource after `/`.
     pub(crate) resources: Vec<String>,
     pub(crate) operations: Vec<String>,
+    /// `Cluster`, `Namespaced` or `*`, the default.
+    pub(crate) scope: Option<String>,
+}
+
+/// The spec of a Service.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ServiceSpec {
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
 }
 
 #[derive(Debug, Default, Deserialize)]

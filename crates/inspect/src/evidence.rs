@@ -21,9 +21,10 @@ pub(crate) use reads::lease;
 pub(crate) use reads::pods;
 use reads::{attachments, dead_apis, namespace, node, volume, workloads};
 pub(crate) use state::{
-    AttachmentState, DeadApiService, DeadWebhook, NamespaceState, NodeState, PodState, VolumeState,
+    AttachmentState, DeadApiService, DeadWebhook, Intercepts, NamespaceState, NodeState, PodState,
+    VolumeState, Webhooks,
 };
-use webhooks::dead_webhooks;
+use webhooks::webhooks;
 
 /// Maximum number of Belayer's holds that are explained individually.
 const EXPLAINED: usize = 200;
@@ -83,8 +84,8 @@ pub(crate) struct World {
     pub attachments: ReadResult<Vec<AttachmentState>>,
     /// Aggregated APIs that do not answer.
     pub dead_apis: ReadResult<Vec<DeadApiService>>,
-    /// Webhooks with `failurePolicy: Fail` and no ready endpoint.
-    pub dead_webhooks: ReadResult<Vec<DeadWebhook>>,
+    /// Webhooks with `failurePolicy: Fail` and no ready endpoint, if objects are stuck.
+    pub webhooks: Webhooks,
     /// All workloads, if objects are stuck.
     pub workloads: ReadResult<Vec<Workload>>,
     /// The Leases of known controllers and Belayer's, by `namespace/name`.
@@ -145,7 +146,7 @@ pub(crate) async fn gather(
         volumes,
         attachments,
         dead_apis,
-        dead_webhooks,
+        webhooks,
         workloads,
         (own_leases, leases),
     ) = futures::join!(
@@ -154,7 +155,12 @@ pub(crate) async fn gather(
         volumes,
         when(volumes_hang, attachments(reader)),
         dead_apis(reader),
-        when(any, dead_webhooks(reader)),
+        async {
+            match any {
+                true => webhooks(reader).await,
+                false => Webhooks::default(),
+            }
+        },
         when(any, workloads(reader)),
         leases(reader, belayer, &stuck),
     );
@@ -173,7 +179,7 @@ pub(crate) async fn gather(
         volumes,
         attachments,
         dead_apis,
-        dead_webhooks,
+        webhooks,
         workloads,
         leases,
         own_leases,

@@ -4,6 +4,10 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
+use belayer_core::http::{ErrorClass, RequestError};
+
+use crate::reader::explain;
+
 /// `apiVersion` of everything here.
 pub const API_VERSION: &str = "inspect.belayer.dev/v1alpha1";
 
@@ -265,6 +269,20 @@ pub struct Unseen {
     pub reason: UnseenReason,
     /// The error, for people.
     pub message: String,
+}
+
+impl Unseen {
+    /// What could not be read because of this error.
+    pub(crate) fn new(resource: String, error: &RequestError) -> Self {
+        Self {
+            resource,
+            reason: match error.class() {
+                ErrorClass::Forbidden | ErrorClass::Unauthorized => UnseenReason::NotAllowed,
+                _ => UnseenReason::Failed,
+            },
+            message: explain(error),
+        }
+    }
 }
 
 /// Why a kind or API could not be listed.

@@ -147,14 +147,7 @@ fn merge(parts: Vec<(Arc<Kind>, Result<Part, RequestError>)>) -> Scan {
             }
             // The kind was deleted after discovery: it has no objects.
             Err(error) if error.class() == ErrorClass::NotServed => {}
-            Err(error) => scan.unseen.push(Unseen {
-                resource: kind.name(),
-                reason: match error.class() {
-                    ErrorClass::Forbidden | ErrorClass::Unauthorized => UnseenReason::NotAllowed,
-                    _ => UnseenReason::Failed,
-                },
-                message: explain(&error),
-            }),
+            Err(error) => scan.unseen.push(Unseen::new(kind.name(), &error)),
         }
     }
     scan

@@ -11,7 +11,8 @@ use jiff::Timestamp;
 
 use belayer_core::http::{METADATA_ONLY, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_holds::{argo, names};
+use belayer_holds::argo;
+use belayer_holds::names::OWNER_HOLDS;
 
 use self::held_pods::held_pods;
 use crate::diagnose::{known, report};
@@ -195,7 +196,7 @@ async fn one(
             }
         }
     }
-    let holds_workflows = |one: &Explained| names::OWNER_HOLDS.contains(&one.hold);
+    let holds_workflows = |one: &Explained| OWNER_HOLDS.contains(&one.hold);
     // Its pods may be held although Belayer does not hold the workflow.
     let pods = if belayer.iter().any(holds_workflows) || argo::is_workflow(&kind.resource) {
         let its = (key, object.uid.as_str());
@@ -216,6 +217,8 @@ async fn one(
             };
             let mut world = gather(reader, scan, target, config, &[]).await;
             world.belayers = belayers;
+            let webhooks = std::mem::take(&mut world.webhooks.unseen);
+            missing.extend(unread_webhooks(&webhooks));
             let report = report(&world, now);
             missing.extend(unlisted(&report.unseen));
             of_one(report.groups, &object)
@@ -295,17 +298,27 @@ fn of_one(mut groups: Vec<Group>, object: &ObjectRef) -> Vec<Group> {
 
 /// The kinds that could not be listed: the object may wait for an object of one of them.
 fn unlisted(unseen: &[Unseen]) -> Option<String> {
+    let names = names(unseen)?;
+    Some(format!(
+        "whether objects of these kinds remain, which could not be listed: {names}"
+    ))
+}
+
+/// What could not be read about webhooks.
+fn unread_webhooks(unseen: &[Unseen]) -> Option<String> {
+    let names = names(unseen)?;
+    Some(format!(
+        "whether a webhook without a ready endpoint rejects every change: could not read {names}"
+    ))
+}
+
+fn names(unseen: &[Unseen]) -> Option<String> {
     let names = unseen.iter().map(|one| match one.reason {
         UnseenReason::NotAllowed => one.resource.clone(),
         UnseenReason::Failed => format!("{} ({})", one.resource, one.message),
     });
     let names: Vec<String> = names.collect();
-    (!names.is_empty()).then(|| {
-        format!(
-            "whether objects of these kinds remain, which could not be listed: {}",
-            names.join(", ")
-        )
-    })
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// Lists what is needed to diagnose this object: nothing for most kinds.

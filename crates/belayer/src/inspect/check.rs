@@ -10,6 +10,7 @@ use belayer_inspect::reader::Reader;
 use super::arguments::CheckArguments;
 use super::{BOUNDS, INCOMPLETE, parts};
 use crate::controllers::Controllers;
+use crate::election::{Election, ElectionArguments};
 use crate::exit::Failure;
 use crate::kubeconfig::Sources;
 use crate::screen::Screen;
@@ -26,12 +27,13 @@ pub async fn run_check(arguments: CheckArguments) -> Result<(), Failure> {
     let source = arguments.read.source()?;
     let controllers = Controllers::parse(&arguments.controllers)
         .map_err(|error| Failure::configuration(anyhow::anyhow!("--controllers: {error}")))?;
-    let parts = parts(
-        &source,
-        &controllers,
-        arguments.leader_elect_resource_name.as_deref(),
-    )?;
     let own_namespace = arguments.read.own.name(&Sources::from_env())?;
+    let flags = ElectionArguments {
+        leader_elect_resource_name: arguments.leader_elect_resource_name.clone(),
+        ..ElectionArguments::default()
+    };
+    let election = Election::resolve(&flags, &source, &own_namespace)?;
+    let parts = parts(&source, &controllers, election.as_ref())?;
     let subject = subject(&arguments, &own_namespace)?;
     let (reader, _, server) = super::connect(&arguments.read.cluster).await?;
     // An access review is a create request, so this executor sends writes; it is used for nothing else.

@@ -5,10 +5,11 @@ use belayer_inspect::preflight::Part;
 
 use crate::config::Source;
 use crate::controllers::Controllers;
-use crate::election;
+use crate::election::Election;
 use crate::exit::Failure;
 
-/// Everything that the running controllers require under this configuration, with the election by this Lease.
+/// Everything that the running controllers require under this configuration, with this leader election, if there is
+/// one.
 ///
 /// # Errors
 ///
@@ -16,22 +17,21 @@ use crate::exit::Failure;
 pub fn parts(
     source: &Source,
     controllers: &Controllers,
-    lease: Option<&str>,
+    election: Option<&Election>,
 ) -> Result<Vec<Part>, Failure> {
-    let by_file = source.config.leader_election.resource_name.as_deref();
-    let lease = lease.or(by_file).unwrap_or(election::DEFAULT_NAME);
-    let mut parts = vec![
-        Part::new(
-            "every component",
-            "ClusterRole belayer-core and Role belayer-gate",
-            permissions::common(),
-        ),
-        Part::new(
+    let mut parts = vec![Part::new(
+        "every component",
+        "ClusterRole belayer-core and Role belayer-gate",
+        permissions::common(),
+    )];
+    parts.extend(election.map(|election| Part {
+        role_namespace: election.lease.namespace().map(str::to_owned),
+        ..Part::new(
             "leader election",
             "Role belayer-leader-election",
-            permissions::election(lease),
-        ),
-    ];
+            permissions::election(election.lease.name()),
+        )
+    }));
     if source.config.endpoints.metrics_authorization == Some(true) {
         parts.push(Part::new(
             "metrics authorization",

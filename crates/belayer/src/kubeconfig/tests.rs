@@ -78,6 +78,47 @@ async fn several_files_are_merged_and_the_first_takes_precedence() {
     assert_eq!(config.cluster_url, "http://127.0.0.1:7443");
 }
 
+/// As in kubectl: an empty context is none.
+#[tokio::test]
+async fn an_empty_current_context_does_not_take_precedence() {
+    let dir = TempDir::new().unwrap();
+    let text = "apiVersion: v1\nkind: Config\ncurrent-context: \"\"\n";
+    let first = write(&dir, "first", text);
+    let second = write(&dir, "second", GOOD);
+    let sources = Sources {
+        kubeconfig: vec![first, second],
+        ..Sources::default()
+    };
+    let config = load(None, None, &sources).await.unwrap();
+    assert_eq!(config.cluster_url, "http://127.0.0.1:6443");
+}
+
+#[tokio::test]
+async fn a_missing_file_of_the_list_is_skipped() {
+    let dir = TempDir::new().unwrap();
+    let missing = dir.path().join("missing");
+    let sources = Sources {
+        kubeconfig: vec![missing.clone(), write(&dir, "config", GOOD)],
+        ..Sources::default()
+    };
+    let config = load(None, None, &sources).await.unwrap();
+    assert_eq!(config.cluster_url, "http://127.0.0.1:6443");
+    // The flag names one file, which has to exist.
+    let error = load(Some(&missing), None, &sources).await.unwrap_err();
+    assert!(error.to_string().starts_with("cannot read "), "{error}");
+}
+
+#[tokio::test]
+async fn a_list_of_missing_files_is_an_error_that_names_them() {
+    let sources = Sources {
+        kubeconfig: vec!["/nowhere/a".into(), "/nowhere/b".into()],
+        ..Sources::default()
+    };
+    let error = load(None, None, &sources).await.unwrap_err().to_string();
+    let says = "cannot read /nowhere/a, /nowhere/b: ";
+    assert!(error.starts_with(says), "{error}");
+}
+
 #[rstest]
 #[case::unknown_context(
     GOOD,

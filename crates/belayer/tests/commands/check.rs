@@ -205,6 +205,35 @@ async fn controllers_and_configuration_select_the_checks() {
     assert_eq!(capture["fix"], "belayer crds | kubectl apply -f -");
 }
 
+/// The Lease may be in another namespace, or there may be none.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_permissions_of_the_election_follow_the_configuration() {
+    let world = World::new().await;
+    manifests(&world, RBAC);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("belayer.yaml");
+    let config = format!("--config={}", path.display());
+    let check = async |keys: &str| {
+        let text = format!("apiVersion: config.belayer.dev/v1alpha1\nleaderElection:\n{keys}");
+        std::fs::write(&path, text).unwrap();
+        let controllers = "--controllers=pvc-protection";
+        world
+            .run(&["check", "--service-account", controllers, &config])
+            .await
+    };
+    let elsewhere = check("  resourceNamespace: ops\n").await;
+    assert_eq!(elsewhere.code, 3, "{}{}", elsewhere.out, elsewhere.err);
+    for says in [
+        "leader election: 0 of 4 permissions",
+        "missing get leases.coordination.k8s.io belayer in ops",
+    ] {
+        assert!(elsewhere.has(says), "{says}: {}", elsewhere.out);
+    }
+    let off = check("  enabled: false\n").await;
+    assert_eq!(off.code, 0, "{}{}", off.out, off.err);
+    assert!(!off.has("leader election"), "{}", off.out);
+}
+
 /// A node agent on a server whose tokens do not contain the node. The sandbox reports a newer version, so a proxy
 /// replaces it.
 #[tokio::test(flavor = "multi_thread")]

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use belayer::config::Source;
 use belayer::controllers::Controllers;
+use belayer::election::{Election, ElectionArguments};
 use belayer::inspect::parts;
 use belayer_core::client;
 use belayer_core::executor::Bounds;
@@ -21,6 +22,12 @@ type Grant = (Place, String, String, Option<String>, String);
 /// Permissions that the manifests grant and that no component requires, each with its reason.
 const AHEAD: &[(&str, &str)] = &[];
 
+fn election(source: &Source) -> Election {
+    let flags = ElectionArguments::default();
+    let election = Election::resolve(&flags, source, "belayer-system");
+    election.unwrap().unwrap()
+}
+
 fn everything() -> Vec<Part> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("belayer.yaml");
@@ -31,7 +38,7 @@ fn everything() -> Vec<Part> {
     .unwrap();
     let source = Source::load(&path).unwrap();
     let all = Controllers::parse(&["*", "pod-recreation"]).unwrap();
-    let mut parts = parts(&source, &all, None).unwrap();
+    let mut parts = parts(&source, &all, Some(&election(&source))).unwrap();
     // T2: it runs in a process of its own.
     parts.push(Part::new(
         "leader election of pod-recreation",
@@ -251,7 +258,8 @@ fn the_manifests_grant_exactly_what_the_components_require() {
 /// above.
 fn requires_yaml() -> String {
     let controllers = Controllers::parse(&["*", "pod-recreation"]).unwrap();
-    let parts = parts(&Source::default(), &controllers, None).unwrap();
+    let source = Source::default();
+    let parts = parts(&source, &controllers, Some(&election(&source))).unwrap();
     let mut text = String::from(
         "# What each controller needs with the default configuration. Written by\n\
          # UPDATE_SNAPSHOTS=1 cargo test --workspace --test commands\n",

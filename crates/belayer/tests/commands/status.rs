@@ -393,6 +393,10 @@ async fn an_expired_lease_has_no_leader() {
     let world = World::new().await;
     installed(&world);
     held(&world);
+    // By a clock that is 20 s ahead, a renewal of just now is older than the duration of the Lease.
+    renewed(&world, 20);
+    let status = world.run(&["status", "-ojson"]).await.json();
+    assert_eq!(status["installation"]["leader"]["lapsed"], false);
     renewed(&world, 600);
     let answer = world.run(&["status"]).await;
     assert_eq!(answer.code, 3, "{}{}", answer.out, answer.err);

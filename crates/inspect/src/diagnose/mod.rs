@@ -159,7 +159,7 @@ fn summary(world: &World) -> Summary {
         kinds: world.scan.kinds.len(),
         objects: world.scan.objects,
         requests: world.requests,
-        complete: world.scan.unseen.is_empty(),
+        complete: world.scan.unseen.is_empty() && world.webhooks.unseen.is_empty(),
     }
 }
 
@@ -172,12 +172,14 @@ fn unseen(world: &World) -> Vec<Unseen> {
             .flatten()
             .any(|api| api.group_version == what)
     };
-    world
-        .scan
-        .unseen
+    let listed = &world.scan.unseen;
+    let is_listed = |one: &&Unseen| listed.iter().any(|unseen| unseen.resource == one.resource);
+    let webhooks = world.webhooks.unseen.iter();
+    listed
         .iter()
         // The group of its APIService has more details.
         .filter(|unseen| !has_group(&unseen.resource))
+        .chain(webhooks.filter(|unseen| !is_listed(unseen)))
         .cloned()
         .collect()
 }

@@ -1,8 +1,8 @@
 //! Results of live reads: the fields of each kind that a diagnosis needs.
 
-use belayer_core::object::Resource;
-
-use crate::details::Condition;
+use crate::details::{Condition, Rule};
+use crate::kinds::Kind;
+use crate::report::Unseen;
 
 /// A namespace being deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,6 +81,15 @@ pub(crate) struct DeadApiService {
     pub condition: Condition,
 }
 
+/// The webhooks that reject what they intercept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Webhooks {
+    /// They have `failurePolicy: Fail` and no ready endpoint.
+    pub dead: Vec<DeadWebhook>,
+    /// What could not be read: there may be more of them.
+    pub unseen: Vec<Unseen>,
+}
+
 /// A webhook with `failurePolicy: Fail` whose service has no ready endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DeadWebhook {
@@ -92,57 +101,153 @@ pub(crate) struct DeadWebhook {
     pub name: String,
     /// Namespace and name of the service.
     pub service: (String, String),
-    /// Groups, resources and operations; `*` is any.
-    pub rules: Vec<(Vec<String>, Vec<String>, Vec<String>)>,
+    /// What it intercepts.
+    pub rules: Vec<Rule>,
+    /// Whether only the versions of its rules count (`matchPolicy: Exact`).
+    pub exact: bool,
     /// Whether selectors or conditions may exclude objects.
     pub may_leave_out: bool,
 }
 
+/// Whether a webhook intercepts an operation, unless it excludes the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Intercepts {
+    /// It does not.
+    No,
+    /// If a version that its rules list is served for the same objects: then the API server converts them for it.
+    InAnotherVersion,
+    /// It does.
+    Yes,
+}
+
 impl DeadWebhook {
     /// Whether it intercepts this operation on objects of this kind, unless it excludes them.
-    pub(crate) fn intercepts(&self, operation: &str, kind: &Resource) -> bool {
+    pub(crate) fn intercepts(&self, operation: &str, kind: &Kind) -> Intercepts {
         // No webhook intercepts the configuration of admission itself.
-        if &*kind.group == "admissionregistration.k8s.io" {
-            return false;
+        if &*kind.resource.group == "admissionregistration.k8s.io" {
+            return Intercepts::No;
         }
-        let any = |list: &[String], wanted: &str| {
-            list.iter()
-                .any(|item| item == "*" || item == "*/*" || item == wanted)
+        let of_rule = |rule: &Rule| match () {
+            () if !matches(rule, operation, kind) => Intercepts::No,
+            () if lists(&rule.api_versions, &kind.resource.version) => Intercepts::Yes,
+            () if self.exact => Intercepts::No,
+            () => Intercepts::InAnotherVersion,
         };
-        self.rules.iter().any(|(groups, resources, operations)| {
-            any(groups, &kind.group) && any(resources, &kind.plural) && any(operations, operation)
-        })
+        let all = self.rules.iter().map(of_rule);
+        all.max().unwrap_or(Intercepts::No)
     }
+}
+
+/// Whether a rule matches in any version, as the API server evaluates it.
+fn matches(rule: &Rule, operation: &str, kind: &Kind) -> bool {
+    let scope = match rule.scope.as_deref() {
+        None | Some("*") => true,
+        Some("Namespaced") => kind.namespaced,
+        Some("Cluster") => !kind.namespaced,
+        Some(_) => false,
+    };
+    // `pods/*` matches pods and all of their subresources.
+    let resource = rule.resources.iter().any(|item| {
+        let (plural, subresource) = item.split_once('/').unwrap_or((item, ""));
+        (plural == "*" || plural == &*kind.resource.plural) && matches!(subresource, "" | "*")
+    });
+    scope
+        && resource
+        && lists(&rule.operations, operation)
+        && lists(&rule.api_groups, &kind.resource.group)
+}
+
+fn lists(items: &[String], wanted: &str) -> bool {
+    items.iter().any(|item| item == "*" || item == wanted)
 }
 
 #[cfg(test)]
 mod tests {
+    use belayer_core::object::Resource;
     use rstest::rstest;
+    use serde_json::{Value, json};
 
     use super::*;
 
+    /// As the API server's own matcher, for an update of `v1` pods or of another kind.
     #[rstest]
-    #[case::any_kind("apps", "deployments", true)]
+    #[case::the_resource(json!({}), "pods", Intercepts::Yes)]
+    #[case::another_resource(json!({}), "nodes", Intercepts::No)]
+    #[case::another_operation(json!({ "operations": ["CREATE"] }), "pods", Intercepts::No)]
+    #[case::another_group(json!({ "apiGroups": ["apps"] }), "pods", Intercepts::No)]
+    #[case::all(json!({ "resources": ["*"] }), "pods", Intercepts::Yes)]
+    #[case::all_with_subresources(json!({ "resources": ["*/*"] }), "pods", Intercepts::Yes)]
+    #[case::with_its_subresources(json!({ "resources": ["pods/*"] }), "pods", Intercepts::Yes)]
+    #[case::a_subresource(json!({ "resources": ["pods/status"] }), "pods", Intercepts::No)]
+    #[case::of_all(json!({ "resources": ["*/status"] }), "pods", Intercepts::No)]
+    #[case::any_scope(json!({ "scope": "*" }), "pods", Intercepts::Yes)]
+    #[case::namespaced(json!({ "scope": "Namespaced" }), "pods", Intercepts::Yes)]
+    #[case::cluster_scoped(json!({ "scope": "Cluster" }), "pods", Intercepts::No)]
+    #[case::namespaces(json!({ "resources": ["*"], "scope": "Namespaced" }), "namespaces", Intercepts::No)]
+    #[case::namespaces_themselves(json!({ "resources": ["*"], "scope": "Cluster" }), "namespaces", Intercepts::Yes)]
+    #[case::any_version(json!({ "apiVersions": ["*"] }), "pods", Intercepts::Yes)]
+    #[case::another_version(json!({ "apiVersions": ["v2"] }), "pods", Intercepts::InAnotherVersion)]
+    #[case::only_another_version(json!({ "apiVersions": ["v2"], "exact": true }), "pods", Intercepts::No)]
+    #[case::only_this_version(json!({ "exact": true }), "pods", Intercepts::Yes)]
+    fn a_rule_matches_as_in_the_api_server(
+        #[case] changes: Value,
+        #[case] plural: &str,
+        #[case] expected: Intercepts,
+    ) {
+        let mut rule = json!({
+            "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"],
+        });
+        let exact = changes["exact"] == true;
+        let changes = changes.as_object().unwrap().clone();
+        rule.as_object_mut().unwrap().extend(changes);
+        let webhook = webhook(serde_json::from_value(rule).unwrap(), exact);
+        let kind = kind("", plural, plural == "pods");
+        assert_eq!(webhook.intercepts("UPDATE", &kind), expected);
+    }
+
+    #[rstest]
+    #[case::any_kind("apps", "deployments", Intercepts::Yes)]
     #[case::the_configuration_of_webhooks(
         "admissionregistration.k8s.io",
         "validatingwebhookconfigurations",
-        false
+        Intercepts::No
     )]
     fn a_webhook_for_all_kinds_intercepts(
         #[case] group: &str,
         #[case] plural: &str,
-        #[case] expected: bool,
+        #[case] expected: Intercepts,
     ) {
         let any = || vec!["*".to_owned()];
-        let webhook = DeadWebhook {
+        let rule = Rule {
+            api_groups: any(),
+            api_versions: any(),
+            resources: any(),
+            operations: any(),
+            scope: None,
+        };
+        let kind = kind(group, plural, true);
+        let webhook = webhook(rule, false);
+        assert_eq!(webhook.intercepts("UPDATE", &kind), expected);
+    }
+
+    fn webhook(rule: Rule, exact: bool) -> DeadWebhook {
+        DeadWebhook {
             resource: "validatingwebhookconfigurations",
             configuration: "guard".to_owned(),
             name: "guard.example.com".to_owned(),
             service: ("default".to_owned(), "guard".to_owned()),
-            rules: vec![(any(), any(), any())],
+            rules: vec![rule],
+            exact,
             may_leave_out: false,
-        };
-        let kind = Resource::new(group, "v1", "Any", plural);
-        assert_eq!(webhook.intercepts("UPDATE", &kind), expected);
+        }
+    }
+
+    fn kind(group: &str, plural: &str, namespaced: bool) -> Kind {
+        Kind {
+            resource: Resource::new(group, "v1", "Any", plural),
+            namespaced,
+            singular: String::new(),
+            short_names: Vec::new(),
+        }
     }
 }

@@ -1,14 +1,15 @@
 //! Webhooks with `failurePolicy: Fail` and no ready endpoint.
 
 use belayer_core::http::{JSON, Request};
-use belayer_core::object::Resource;
+use belayer_core::object::{ObjectKey, Resource};
 
-use super::state::DeadWebhook;
-use crate::details::{EndpointSlice, ServiceRef, WebhookConfiguration};
-use crate::reader::{ReadResult, Reader, explain};
+use super::state::{DeadWebhook, Webhooks};
+use crate::details::{EndpointSlice, Object, ServiceRef, ServiceSpec, WebhookConfiguration};
+use crate::reader::{Page, Reader};
+use crate::report::Unseen;
 
-pub(super) async fn dead_webhooks(reader: &Reader) -> ReadResult<Vec<DeadWebhook>> {
-    let mut dead = Vec::new();
+pub(super) async fn webhooks(reader: &Reader) -> Webhooks {
+    let mut webhooks = Webhooks::default();
     for resource in [
         "validatingwebhookconfigurations",
         "mutatingwebhookconfigurations",
@@ -16,18 +17,25 @@ pub(super) async fn dead_webhooks(reader: &Reader) -> ReadResult<Vec<DeadWebhook
         let path = format!("/apis/admissionregistration.k8s.io/v1/{resource}");
         let configurations: Vec<WebhookConfiguration> = match reader.all(&path).await {
             Ok(found) => found,
-            Err(error) => return ReadResult::Unknown(explain(&error)),
+            Err(error) => {
+                let resource = format!("{resource}.admissionregistration.k8s.io");
+                webhooks.unseen.push(Unseen::new(resource, &error));
+                continue;
+            }
         };
         for candidate in configurations
             .into_iter()
             .flat_map(|configuration| candidates(resource, configuration))
         {
-            if has_no_endpoint(reader, &candidate.service).await {
-                dead.push(candidate);
+            match has_no_endpoint(reader, &candidate.service).await {
+                Ok(true) => webhooks.dead.push(candidate),
+                Ok(false) => {}
+                Err(unseen) if webhooks.unseen.contains(&unseen) => {}
+                Err(unseen) => webhooks.unseen.push(unseen),
             }
         }
     }
-    ReadResult::Found(dead)
+    webhooks
 }
 
 /// Webhooks of a configuration with `failurePolicy: Fail` and a service in the cluster.
@@ -58,12 +66,8 @@ fn candidates(
                 configuration: name.clone(),
                 name: webhook.name,
                 service: (namespace, service),
-                rules: webhook
-                    .rules
-                    .unwrap_or_default()
-                    .into_iter()
-                    .map(|rule| (rule.api_groups, rule.resources, rule.operations))
-                    .collect(),
+                rules: webhook.rules.unwrap_or_default(),
+                exact: webhook.match_policy.as_deref() == Some("Exact"),
                 may_leave_out: selects,
             })
         })
@@ -78,27 +82,42 @@ fn is_empty(value: Option<&serde_json::Value>) -> bool {
     }
 }
 
-/// Whether the service has no ready endpoint; `false` if the read fails, which proves nothing.
-async fn has_no_endpoint(reader: &Reader, (namespace, service): &(String, String)) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Slices {
-        items: Option<Vec<EndpointSlice>>,
-    }
+/// Whether the service has no ready endpoint.
+///
+/// # Errors
+///
+/// What could not be read.
+async fn has_no_endpoint(
+    reader: &Reader,
+    (namespace, service): &(String, String),
+) -> Result<bool, Unseen> {
     let slices = Resource::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
-    let path = slices.path(Some(namespace));
-    let request = Request::get(path)
+    let request = Request::get(slices.path(Some(namespace)))
         .query(
             "labelSelector",
             format!("kubernetes.io/service-name={service}"),
         )
         .accept(JSON);
-    let Ok(slices) = reader.json::<Slices>(&request).await else {
-        return false;
-    };
-    !slices
+    let page: Page<EndpointSlice> = reader.json(&request).await.map_err(|error| {
+        let what = format!("{slices} of service {namespace}/{service}");
+        Unseen::new(what, &error)
+    })?;
+    let has_endpoint = page
         .items
-        .unwrap_or_default()
         .into_iter()
+        .flatten()
         .flat_map(|slice| slice.endpoints.unwrap_or_default())
-        .any(|endpoint| endpoint.conditions.ready != Some(false))
+        .any(|endpoint| endpoint.conditions.ready != Some(false));
+    if has_endpoint {
+        return Ok(false);
+    }
+    // The API server calls the external name of such a service, which has no EndpointSlices.
+    let services = Resource::new("", "v1", "Service", "services");
+    let key = ObjectKey::new(namespace.as_str(), service.as_str());
+    let request = Request::get(services.object_path(&key));
+    match reader.json::<Object<ServiceSpec>>(&request).await {
+        Ok(found) => Ok(found.spec.kind != "ExternalName"),
+        Err(error) if error.is_gone(&services, &key) => Ok(true),
+        Err(error) => Err(Unseen::new(format!("{services} of {key}"), &error)),
+    }
 }

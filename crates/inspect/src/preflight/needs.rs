@@ -16,6 +16,8 @@ pub struct Part {
     pub granted_by: &'static str,
     /// Its permissions.
     pub permissions: Vec<Permission>,
+    /// The namespace of the Role that grants them, if that is not Belayer's own.
+    pub role_namespace: Option<String>,
     /// The only namespaces in which it writes; empty for all.
     pub namespaces: BTreeSet<Arc<str>>,
     /// Kinds that the server has to serve.
@@ -53,6 +55,7 @@ impl Part {
             name: name.into(),
             granted_by,
             permissions,
+            role_namespace: None,
             namespaces: BTreeSet::new(),
             kinds: Vec::new(),
             policies: Vec::new(),

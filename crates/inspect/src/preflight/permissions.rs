@@ -194,12 +194,14 @@ pub(crate) async fn ask(
     part: &Part,
     query: &Query,
 ) -> Option<Finding> {
+    let own = part.role_namespace.as_deref();
+    let own = own.unwrap_or(&query.own_namespace);
     let place = match permission.place {
         Place::Cluster => String::new(),
-        Place::OwnNamespace => format!(" in {}", query.own_namespace),
+        Place::OwnNamespace => format!(" in {own}"),
     };
     let mut fix = format!("apply {} from the manifests", part.granted_by);
-    let (subject, own) = (&query.subject, &*query.own_namespace);
+    let subject = &query.subject;
     let (ruling, refused_in) = ask_in(authorizer, permission, subject, own, &part.namespaces).await;
     let place = match refused_in {
         Some(namespace) => {

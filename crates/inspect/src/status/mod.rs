@@ -176,7 +176,7 @@ pub struct Leader {
     /// Time since then, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub renewed_seconds_ago: Option<i64>,
-    /// Whether the Lease has expired: it was not renewed within its duration.
+    /// Whether the Lease has expired: it was not renewed for several times its duration.
     pub lapsed: bool,
 }
 

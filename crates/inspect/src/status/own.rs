@@ -99,7 +99,7 @@ fn whole(value: f64) -> u64 {
 
 /// The leader by this Lease; `None` if it was released.
 ///
-/// The age of a renewal depends on this machine's clock: it is for display only, no decision uses it.
+/// The age of a renewal depends on this machine's clock, so that a Lease lapses only after a grace period.
 pub(crate) fn leader_of(lease: &Lease, now: Timestamp) -> Option<Leader> {
     if lease.holder.is_empty() {
         return None;
@@ -109,7 +109,7 @@ pub(crate) fn leader_of(lease: &Lease, now: Timestamp) -> Option<Leader> {
         identity: lease.holder.clone(),
         renewed: lease.renewed,
         renewed_seconds_ago: ago,
-        lapsed: ago.is_none_or(|ago| ago > lease.seconds.max(1)),
+        lapsed: !lease.is_renewed(now),
     })
 }
 
@@ -140,8 +140,14 @@ mod tests {
         assert_eq!(leader_of(&lease, now), None);
         lease.holder = "belayer-1".into();
         assert!(!leader_of(&lease, now).unwrap().lapsed);
-        lease.seconds = 5;
-        assert!(leader_of(&lease, now).unwrap().lapsed);
+        lease.renewed = Some("2026-01-01T00:00:00Z".parse().unwrap());
+        let lapsed_at = |second| {
+            let now = now + jiff::SignedDuration::from_secs(second);
+            leader_of(&lease, now).unwrap().lapsed
+        };
+        // The clock of this machine may be ahead of the leader's.
+        assert!(!lapsed_at(0));
+        assert!(lapsed_at(1));
         lease.renewed = None;
         assert!(leader_of(&lease, now).unwrap().lapsed);
     }
