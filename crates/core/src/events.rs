@@ -25,7 +25,7 @@ use jiff::Timestamp;
 use lru::LruCache;
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::executor::{Class, Executor};
@@ -34,6 +34,9 @@ use crate::object::{ObjectKey, Resource, Uid};
 
 /// Capacity of the queue of notices.
 const QUEUE: usize = 1024;
+
+/// How long an Event that is being sent may take once the process stops.
+const LAST_WITHIN: Duration = Duration::from_secs(2);
 
 /// The same reason on the same object is not recorded again within this time.
 const REPEAT_AFTER: Duration = Duration::from_secs(30 * 60);
@@ -286,7 +289,13 @@ impl EventSender {
         while let Some(Some((regarding, notice))) =
             cancel.run_until_cancelled(self.queue.recv()).await
         {
-            if !self.send(&regarding, &notice, &cancel).await {
+            let sending = self.send(&regarding, &notice, &cancel);
+            tokio::pin!(sending);
+            let is_sent = tokio::select! {
+                is_sent = &mut sending => is_sent,
+                () = cancel.cancelled() => timeout(LAST_WITHIN, sending).await.unwrap_or(false),
+            };
+            if !is_sent {
                 dropped(1);
             }
         }

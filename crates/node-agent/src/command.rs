@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
@@ -25,6 +25,10 @@ const SHOWN: usize = 400;
 
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// How long a killed group may take to end, and how often that is checked.
+const REAP_WITHIN: Duration = Duration::from_secs(1);
+const REAP_POLL: Duration = Duration::from_millis(5);
 
 /// The placeholders in arguments.
 const PLACEHOLDERS: [&str; 3] = ["{podUID}", "{podName}", "{podNamespace}"];
@@ -390,7 +394,24 @@ impl Group {
     async fn reap(&mut self) -> io::Result<ExitStatus> {
         self.pidfd.readable().await?.retain_ready();
         self.reaped = true;
-        self.child.wait()
+        let status = self.child.wait()?;
+        let deadline = Instant::now() + REAP_WITHIN;
+        while self.pid.is_some_and(has_members) && Instant::now() < deadline {
+            tokio::time::sleep(REAP_POLL).await;
+        }
+        Ok(status)
+    }
+}
+
+/// Reaps the processes of a killed group that have ended, and says whether more of them are children of this process. The agent is
+/// the first process of its container, so that each process that a program leaves behind becomes its child.
+fn has_members(group: Pid) -> bool {
+    loop {
+        match rustix::process::waitpgid(group, WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
     }
 }
 
@@ -400,6 +421,14 @@ impl Drop for Group {
         if !self.reaped {
             self.signal(Signal::KILL);
             let _ = self.child.wait();
+            let deadline = std::time::Instant::now() + REAP_WITHIN;
+            if let Some(group) = self.pid.filter(|pid| has_members(*pid)) {
+                std::thread::spawn(move || {
+                    while has_members(group) && std::time::Instant::now() < deadline {
+                        std::thread::sleep(REAP_POLL);
+                    }
+                });
+            }
         }
     }
 }

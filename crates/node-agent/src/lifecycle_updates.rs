@@ -112,6 +112,8 @@ impl LifecycleUpdater {
             LastUpdate::Stop
         };
         let identity = Identity::new(key.clone(), uid.clone());
+        // Locked until it is noted: a comparison in between would take the lifecycle for one whose pod is gone.
+        let mut reported = self.reported.lock();
         match (known, now) {
             (None, LastUpdate::Alive) => self.lifecycles.created(&identity, pod),
             // The lifecycle drops this update if the pod's work has ended.
@@ -122,7 +124,7 @@ impl LifecycleUpdater {
             (Some(LastUpdate::Alive), LastUpdate::Alive) => {}
             (Some(LastUpdate::Stop), LastUpdate::Stop) => self.revive(key, uid, request, pod),
         }
-        self.reported.lock().insert(key.clone(), (uid.clone(), now));
+        reported.insert(key.clone(), (uid.clone(), now));
     }
 
     /// Starts a requested wipe of a pod whose work has ended without one.

@@ -24,6 +24,9 @@ use crate::uid::PodUid;
 use crate::wipe::{Left, Wiped, Wiper};
 use crate::world::World;
 
+/// How long a hook may take to end once the agent stops: a little longer than until it is killed.
+const HOOK_ENDS_WITHIN: Duration = Duration::from_secs(3);
+
 /// Time limit of one wipe attempt, hooks included.
 const TRY: Duration = Duration::from_secs(10);
 
@@ -215,9 +218,15 @@ impl PodWork {
         if self.api.wipe_request(uid).await? != WipeRequest::Wanted {
             return Err(WorkError::Behind);
         }
+        let trying = self.try_once(pod, cancel);
+        tokio::pin!(trying);
         let tried = tokio::select! {
-            tried = self.try_once(pod, cancel) => tried,
-            () = cancel.cancelled() => Err(WorkError::Stopped),
+            tried = &mut trying => tried,
+            () = cancel.cancelled() => {
+                // A hook that runs is asked to end, and killed later.
+                drop(timeout(HOOK_ENDS_WITHIN, trying).await);
+                Err(WorkError::Stopped)
+            }
         };
         let (label, report) = match &tried {
             Ok(removed) => {

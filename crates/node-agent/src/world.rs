@@ -57,7 +57,8 @@ impl World {
     }
 
     fn list(&self) -> Lookup<NodeWipe> {
-        if self.wipes.state() == InformerState::NotServed {
+        // A kind that was served before may be served again, with the same list.
+        if self.wipes.state() == InformerState::NotServed && self.wipes.is_empty() {
             return Lookup::Absent;
         }
         self.wipes.lookup(&ObjectKey::cluster(self.node.as_str()))

@@ -101,17 +101,25 @@ pub(crate) fn enqueue_records(event: &Event<NodeWipe>, recreation: &PodRecreatio
     }
 }
 
-/// Enqueues the list of the node that a record names, when the record changes.
+/// Enqueues the lists of the nodes that a record names or named, when the record changes.
 pub(crate) fn enqueue_node(event: &Event<Record>, queue: &WorkQueue<ObjectKey>) {
-    let record = match event {
-        Event::Updated { new, .. } => new,
-        Event::Deleted { last, .. } => last,
+    let records = match event {
+        Event::Updated { old, new } => [Some(old), Some(new)],
+        Event::Deleted { last, .. } => [Some(last), None],
         _ => return,
     };
-    if let Some(node) = &record.status.node_name
-        && record.status.condition(ConditionType::StateWiped).is_some()
-    {
-        queue.add(ObjectKey::cluster(node.as_str()), Priority::Normal);
+    let mut before = None;
+    for status in records.into_iter().flatten().map(|record| &record.status) {
+        let node = status
+            .node_name
+            .as_ref()
+            .filter(|node| before != Some(*node));
+        if let Some(node) = node
+            && status.condition(ConditionType::StateWiped).is_some()
+        {
+            queue.add(ObjectKey::cluster(node.as_str()), Priority::Normal);
+            before = Some(node);
+        }
     }
 }
 

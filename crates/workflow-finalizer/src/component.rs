@@ -240,10 +240,32 @@ impl WorkflowFinalizer {
             }
         });
         for key in keys {
-            if let Lookup::Found(workflow) = self.parts.workflows.lookup(&key) {
-                self.note(&workflow.object.0, UnselectedBy::Labels);
-                self.parts.queue.add(key, Priority::Normal);
+            self.note_current(&key);
+            self.parts.queue.add(key, Priority::Normal);
+        }
+    }
+
+    /// Records a workflow as the store has it. The handler of workflows runs beside this one: what is recorded has to be in the store
+    /// also afterwards, or a workflow that was just removed would be counted for ever.
+    fn note_current(&self, key: &ObjectKey) {
+        let mut noted = None;
+        loop {
+            let workflow = match self.parts.workflows.lookup(key) {
+                Lookup::Unknown => return,
+                Lookup::Absent => None,
+                Lookup::Found(workflow) => Some(workflow),
+            };
+            let version = workflow.as_ref().map(|it| it.object.0.resource_version);
+            if noted == Some(version) {
+                return;
             }
+            match &workflow {
+                Some(workflow) => self.note(&workflow.object.0, UnselectedBy::Labels),
+                None => {
+                    self.held_objects.note(key, None);
+                }
+            }
+            noted = Some(version);
         }
     }
 

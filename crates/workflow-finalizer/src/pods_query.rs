@@ -262,6 +262,8 @@ struct Metadata {
 #[derive(Debug, Deserialize)]
 struct Owner {
     uid: String,
+    #[serde(default)]
+    controller: Option<bool>,
 }
 
 impl Item {
@@ -274,7 +276,9 @@ impl Item {
         let mut finalizers = finalizers.iter().flatten();
         // A pod that only pod-recreation holds waits for its node, and has no result that could be lost.
         let held = finalizers.any(|have| have == names::POD_STATUS_HOLD);
-        let owners = owner_references.iter().flatten().filter(move |_| held);
+        // As the index of the store: the pod's result belongs to its controller.
+        let owners = owner_references.iter().flatten();
+        let owners = owners.filter(move |owner| held && owner.controller == Some(true));
         owners.map(|owner| Uid::new(owner.uid.as_str()))
     }
 }
@@ -287,12 +291,13 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::held_and_owned(json!(["belayer.dev/pod-status"]), json!([{"uid": "u-1"}]), true)]
-    #[case::of_another_uid(json!(["belayer.dev/pod-status"]), json!([{"uid": "u-2"}]), false)]
+    #[case::held_and_owned(json!(["belayer.dev/pod-status"]), json!([{"uid": "u-1", "controller": true}]), true)]
+    #[case::of_another_uid(json!(["belayer.dev/pod-status"]), json!([{"uid": "u-2", "controller": true}]), false)]
+    #[case::of_another_controller(json!(["belayer.dev/pod-status"]), json!([{"uid": "u-1", "controller": false}]), false)]
     #[case::orphaned(json!(["belayer.dev/pod-status"]), json!(null), false)]
-    #[case::foreign_finalizers_only(json!(["x/y"]), json!([{"uid": "u-1"}]), false)]
-    #[case::not_held(json!(null), json!([{"uid": "u-1"}]), false)]
-    #[case::a7_held_for_its_recreation_alone(json!(["belayer.dev/pod-recreation"]), json!([{"uid": "u-1"}]), false)]
+    #[case::foreign_finalizers_only(json!(["x/y"]), json!([{"uid": "u-1", "controller": true}]), false)]
+    #[case::not_held(json!(null), json!([{"uid": "u-1", "controller": true}]), false)]
+    #[case::a7_held_for_its_recreation_alone(json!(["belayer.dev/pod-recreation"]), json!([{"uid": "u-1", "controller": true}]), false)]
     fn a_pod_counts_by_uid_and_pod_status_finalizer(
         #[case] finalizers: serde_json::Value,
         #[case] owners: serde_json::Value,

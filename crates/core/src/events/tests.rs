@@ -225,6 +225,24 @@ async fn l2_a_pause_does_not_drop_the_events_behind_it() {
     cancel.cancel();
 }
 
+/// A webhook for Events may hang. A reload and a stop wait for the sender.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_hangs_delays_no_stop() {
+    let service = tower::service_fn(|_: http::Request<Body>| {
+        std::future::pending::<Result<http::Response<Body>, Infallible>>()
+    });
+    let client = kube::Client::new(service, "default");
+    let executor = Executor::new(client, "manager", Bounds::default(), Writes::Sent);
+    let (recorder, sender) = recorder(Arc::new(executor));
+    recorder.record(&regarding(), &notice());
+    let cancel = CancellationToken::new();
+    let running = tokio::spawn(sender.run(cancel.clone()));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    cancel.cancel();
+    let ended = tokio::time::timeout(Duration::from_secs(5), running).await;
+    assert!(ended.is_ok(), "it still runs");
+}
+
 #[tokio::test(start_paused = true)]
 async fn notices_that_wait_at_the_stop_count_as_dropped() {
     let (meter, exporter) = belayer_metrics::Exporter::detached().unwrap();

@@ -7,7 +7,10 @@ use futures::StreamExt as _;
 use belayer_core::http::RequestError;
 use belayer_core::object::Resource;
 use belayer_core::slim::{Keep, OwnerMeta};
-use belayer_holds::names::{POD_RECREATION_HOLD, RECREATION_ANNOTATION, RECREATION_UID_ANNOTATION};
+use belayer_holds::names::{
+    POD_RECREATION_HOLD, RECREATION_ANNOTATION, RECREATION_ATTEMPT_ANNOTATION,
+    RECREATION_UID_ANNOTATION,
+};
 use belayer_inspect::reader::{Reader, explain};
 use belayer_pod_recreation::api;
 
@@ -34,7 +37,11 @@ impl Drain {
         report: &mut Report,
         progress: &dyn Progress,
     ) {
-        let marks = Keep::nothing().annotations([RECREATION_ANNOTATION, RECREATION_UID_ANNOTATION]);
+        let marks = Keep::nothing().annotations([
+            RECREATION_ANNOTATION,
+            RECREATION_UID_ANNOTATION,
+            RECREATION_ATTEMPT_ANNOTATION,
+        ]);
         let decoders = decoders(self.selection.keep().and(&marks));
         let scanned = scan(&self.site.reader, &decoders, kinds, progress).await;
         let Scanned {

@@ -112,6 +112,36 @@ async fn background_processes_of_a_program_are_killed() {
     all_ended(&fs::read_to_string(&pids).unwrap()).await;
 }
 
+/// The agent is the first process of its container: what a program leaves behind becomes its child, and would stay a zombie.
+#[tokio::test]
+async fn a_program_leaves_no_zombies() {
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let pids = dir.path().join("pids");
+    let left = || -> Vec<String> {
+        let text = fs::read_to_string(&pids).unwrap();
+        let exists = |pid: &&str| Path::new("/proc").join(pid).exists();
+        text.lines().filter(exists).map(str::to_owned).collect()
+    };
+    let background = format!("sleep 1000 & echo $! > {}", pids.display());
+    run(&shell(&background, 60)).await.unwrap();
+    assert!(left().is_empty(), "{:?}", left());
+    // The agent stops waiting for it.
+    fs::remove_file(&pids).unwrap();
+    let hangs = shell(&format!("{background}; wait"), 60);
+    tokio::select! {
+        ended = run(&hangs) => panic!("{ended:?}"),
+        () = async { while !fs::read_to_string(&pids).is_ok_and(|text| text.ends_with('\n')) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        } } => {}
+    }
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !left().is_empty() {
+        assert!(Instant::now() < deadline, "{:?}", left());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_cancelled_program_gets_sigterm_first() {
     let dir = tempfile::tempdir().unwrap();

@@ -14,11 +14,14 @@ use crate::profile::{Consumer, Mode, Profile};
 use crate::row;
 use crate::snapshot::{PodView, Selection};
 
-/// The pod's profile, if it records outcomes.
+/// The pod's profile, if it records outcomes. In mode `observe` it records those of pods that are held from before, if only a record
+/// releases them.
 fn captures(pod: &PodView) -> Option<&Profile> {
     match &pod.selection {
         Selection::By { profile, .. } => {
-            (profile.capture && profile.mode == Mode::Enforce).then_some(profile)
+            let is_needed = pod.held && profile.consumer == Consumer::PodOutcome;
+            let records = profile.mode == Mode::Enforce || is_needed;
+            (profile.capture && records).then_some(profile)
         }
         Selection::None | Selection::Ignored => None,
     }
