@@ -17,7 +17,7 @@ const ABBREVIATIONS: &[(&str, &str)] = &[
     // No scheduler binds it: it stays Pending without a node.
     (
         "pod",
-        r#""spec":{"schedulerName":"none","automountServiceAccountToken":false,"containers":[{"name":"c","image":"i"}]}"#,
+        r#""spec":{"schedulerName":"nobody","automountServiceAccountToken":false,"containers":[{"name":"c","image":"i"}]}"#,
     ),
     // Bound to a node without a kubelet, so that only the case ends it. Each case has its own node: pods of
     // a node that has been missing for long are collected.

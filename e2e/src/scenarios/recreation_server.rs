@@ -145,7 +145,7 @@ async fn before_its_hold(cluster: Cluster) -> Result<()> {
     let mut late = 0;
     let mut firsts = Vec::new();
     for name in &names {
-        let first = create(&cluster, asking(&name, json!({}))).await?;
+        let first = create(&cluster, asking(name, json!({}))).await?;
         bind(&cluster, name, "no-such-node").await?;
         write_status(&cluster, name, rejection()).await?;
         // A pod that is not there any more had its hold: Belayer has begun to re-create it.

@@ -148,18 +148,6 @@ fn outcome(decision: &PodDecision) -> Expect {
 )]
 #[case::row_07_not_where_it_is_off(pod().held().ended(), Expect::Keep(row::KEEP))]
 #[case::row_07_not_by_observing(pod().held().ended().captured().observed(), Expect::Keep(row::KEEP))]
-#[case::row_07_also_by_observing_if_only_the_record_releases_the_hold_of_earlier(
-    pod().held().ended().captured().read_as_record().observed(),
-    Expect::Record(row::CAPTURE)
-)]
-#[case::row_07_not_of_an_unheld_pod_by_observing(
-    pod().ended().captured().read_as_record().observed(),
-    Expect::Keep(row::ADD_HOLD)
-)]
-#[case::row_11_observing_keeps_no_hold_of_earlier(
-    pod().held().ended().captured().read_as_record().written().observed(),
-    Expect::Release(row::CAPTURED, "Captured")
-)]
 #[case::row_07_a_refusal_stops_no_row_below(
     pod().held().ended().captured().refused("11:59:00").consumed(),
     Expect::Release(row::CONSUMED, "Consumed")

@@ -318,13 +318,27 @@ fn described(spec: &Spec, status: &Status) -> Value {
 }
 
 /// Whether another client has changed the containers of a pod that Belayer created. What admission changes at its creation
-/// counts as written by Belayer.
+/// counts as written by Belayer. A client that applies the same fields again shares their ownership; one that changes a field takes it.
 fn has_changed_containers(pod: &Value) -> bool {
-    writers_of_spec(pod).any(|entry| {
-        let spec = &entry["fieldsV1"]["f:spec"];
-        let lists = ["f:containers", "f:initContainers"];
-        entry["manager"] != FIELD_MANAGER && lists.iter().any(|list| spec.get(list).is_some())
+    let (own, others): (Vec<&Value>, Vec<&Value>) =
+        writers_of_spec(pod).partition(|entry| entry["manager"] == FIELD_MANAGER);
+    others.into_iter().any(|entry| {
+        ["f:containers", "f:initContainers"]
+            .into_iter()
+            .any(|list| {
+                let pointer = format!("/fieldsV1/f:spec/{list}");
+                entry.pointer(&pointer).is_some_and(|theirs| {
+                    let mut own = own.iter().filter_map(|entry| entry.pointer(&pointer));
+                    !own.any(|own| has_fields(own, theirs))
+                })
+            })
     })
+}
+
+/// Whether a set of fields has all of another.
+fn has_fields(set: &Value, other: &Value) -> bool {
+    let mut fields = other.as_object().into_iter().flatten();
+    fields.all(|(name, below)| set.get(name).is_some_and(|set| has_fields(set, below)))
 }
 
 fn read_spec(object: &Value) -> Result<Spec, RequestError> {

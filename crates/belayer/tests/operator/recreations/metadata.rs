@@ -177,6 +177,44 @@ async fn r3_a_changed_spec_of_a_re_created_pod_ends_the_record_too() {
     belayer.stop().await;
 }
 
+/// R3: a client that keeps a cluster as its repository says applies the pod again, without a change.
+#[tokio::test(start_paused = true)]
+async fn r3_an_apply_that_changes_nothing_ends_no_re_creation() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("it is rejected", || !yard.phase().is_empty())
+        .await;
+    yard.wait("it is re-created", || yard.phase() == "Recreated")
+        .await;
+    let pod = yard.find("web").unwrap();
+    let container = &pod["spec"]["containers"][0];
+    let same = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "web" },
+        "spec": { "containers": [{ "name": container["name"], "image": container["image"] }] },
+    });
+    let options = WriteOptions {
+        manager: Some("gitops".into()),
+        ..WriteOptions::default()
+    };
+    let actor = Actor::new("user");
+    let apply = Patch::Apply(same);
+    let applied = yard.world.cluster().patch(
+        &actor,
+        &Gvr::PODS,
+        Some(YARD),
+        "web",
+        apply,
+        Subresource::None,
+        &options,
+    );
+    applied.unwrap();
+    yard.report("web", Fate::Rejected("OutOfcpu"));
+    yard.wait("it is re-created again", || yard.creates() == 2)
+        .await;
+    belayer.stop().await;
+}
+
 /// R2: a network has written the addresses of the rejected pod.
 #[tokio::test(start_paused = true)]
 async fn r2_annotations_of_a_network_are_not_carried() {

@@ -119,3 +119,13 @@ fn a_namespace_that_a_live_read_does_not_find_ignored_keeps_its_pods() {
         "{decision:?}"
     );
 }
+
+/// The profile of a held pod has been set to `observe`. Where only a record releases it, the record is written all the same.
+#[rstest]
+#[case::row_07_of_a_held_pod(pod().held(), Expect::Record(row::CAPTURE))]
+#[case::row_07_not_of_an_unheld_one(pod(), Expect::Keep(row::ADD_HOLD))]
+#[case::row_11_it_is_released(pod().held().written(), Expect::Release(row::CAPTURED, "Captured"))]
+fn observing_records_what_only_a_record_releases(#[case] case: Case, #[case] expected: Expect) {
+    let case = case.ended().captured().read_as_record().observed();
+    assert_eq!(outcome(&decide(&case.0, now())), expected);
+}
