@@ -86,7 +86,7 @@ async fn may(cluster: &Cluster, kind: &str) -> Result<()> {
 }
 
 async fn viewer_sees(cluster: &Cluster) -> Result<()> {
-    // The Lease of a Belayer that was killed before is valid for some seconds more.
+    // The Lease of a Belayer that was killed before counts for a minute.
     let status = eventually("no Belayer runs", SOON, async || {
         let (code, status) = viewer(cluster, "status").await?;
         ensure!(
