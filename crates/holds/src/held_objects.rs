@@ -14,7 +14,9 @@ use parking_lot::Mutex;
 
 use crate::selection::{Exceeded, Guard, MassRelease, MaxUnselected, UnselectedBy};
 use belayer_core::clock;
+use belayer_core::informer::{Lookup, Store, Stored};
 use belayer_core::object::ObjectKey;
+use belayer_core::slim::Slim;
 
 /// What is recorded about an object. The example of
 /// [`HeldObjects`] records a deletion timestamp.
@@ -97,6 +99,30 @@ impl<T> Inner<T> {
             unselected: 0,
             guard: Guard::new(max_unselected),
         }
+    }
+}
+
+/// Calls `note` with the object as the store has it, also if it is absent, and again as long as the store has another version afterwards.
+/// For handlers of other kinds: the handler of this kind runs beside them, and an object that was just removed would be counted for ever.
+/// [`HeldObjects`] counts what `note` passes on.
+pub fn note_current<K: Slim>(
+    store: &Store<K>,
+    key: &ObjectKey,
+    mut note: impl FnMut(Option<&Stored<K>>),
+) {
+    let mut noted = None;
+    loop {
+        let object = match store.lookup(key) {
+            Lookup::Unknown => return,
+            Lookup::Absent => None,
+            Lookup::Found(object) => Some(object),
+        };
+        let version = object.as_ref().map(|it| it.object.resource_version());
+        if noted == Some(version) {
+            return;
+        }
+        note(object.as_ref());
+        noted = Some(version);
     }
 }
 

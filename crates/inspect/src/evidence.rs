@@ -156,9 +156,10 @@ pub(crate) async fn gather(
         when(volumes_hang, attachments(reader)),
         dead_apis(reader),
         async {
-            match any {
-                true => webhooks(reader).await,
-                false => Webhooks::default(),
+            if any {
+                webhooks(reader).await
+            } else {
+                Webhooks::default()
             }
         },
         when(any, workloads(reader)),

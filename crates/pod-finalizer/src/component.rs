@@ -17,12 +17,13 @@ use tokio::time::Instant;
 use belayer_core::clock;
 use belayer_core::http::RequestError;
 use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
-use belayer_core::informer::{Event, Lookup, Stored};
+use belayer_core::informer::{Event, Stored};
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid};
 use belayer_core::queries::Waiter;
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue};
+use belayer_holds::held_objects::note_current;
 use belayer_holds::names;
 use belayer_holds::namespace::{self, NamespaceQuery};
 use belayer_holds::owner::OwnerQuery;
@@ -337,28 +338,6 @@ impl PodFinalizer {
         }
     }
 
-    /// Records a pod as the store has it, for handlers of other kinds. The handler of pods runs beside them: what is recorded has to be
-    /// in the store also afterwards, or a pod that was just removed would be counted for ever.
-    fn note_current(&self, key: &ObjectKey) {
-        let mut noted = None;
-        loop {
-            let pod = match self.parts.pods.lookup(key) {
-                Lookup::Unknown => return,
-                Lookup::Absent => None,
-                Lookup::Found(pod) => Some(pod),
-            };
-            let version = pod.as_ref().map(|pod| pod.object.meta.resource_version);
-            if noted == Some(version) {
-                return;
-            }
-            match &pod {
-                Some(pod) => self.note(pod, UnselectedBy::Labels),
-                None => self.held_objects.note(key, None),
-            }
-            noted = Some(version);
-        }
-    }
-
     /// Enqueues the pods of a namespace that changed.
     pub fn on_namespace(&self, event: &Event<Namespace>) {
         let Some(namespace) = event.news() else {
@@ -370,7 +349,11 @@ impl PodFinalizer {
             .by_index(PODS_BY_NAMESPACE, namespace.object.meta.key.name())
             .unwrap_or_default()
         {
-            self.note_current(&pod.object.meta.key);
+            let key = &pod.object.meta.key;
+            note_current(&self.parts.pods, key, |pod| match pod {
+                Some(pod) => self.note(pod, UnselectedBy::Labels),
+                None => self.held_objects.note(key, None),
+            });
             self.queue_if_belayers(&pod, Priority::Normal);
         }
     }

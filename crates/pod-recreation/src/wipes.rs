@@ -108,17 +108,11 @@ pub(crate) fn enqueue_node(event: &Event<Record>, queue: &WorkQueue<ObjectKey>) 
         Event::Deleted { last, .. } => [Some(last), None],
         _ => return,
     };
-    let mut before = None;
     for status in records.into_iter().flatten().map(|record| &record.status) {
-        let node = status
-            .node_name
-            .as_ref()
-            .filter(|node| before != Some(*node));
-        if let Some(node) = node
+        if let Some(node) = &status.node_name
             && status.condition(ConditionType::StateWiped).is_some()
         {
             queue.add(ObjectKey::cluster(node.as_str()), Priority::Normal);
-            before = Some(node);
         }
     }
 }

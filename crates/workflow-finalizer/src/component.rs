@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::informer::{Event, Lookup, Stored};
+use belayer_core::informer::{Event, Stored};
 use belayer_core::object::{ObjectKey, OwnerReference};
 use belayer_core::queries::Waiter;
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::argo;
 use belayer_holds::decision::Decision;
+use belayer_holds::held_objects::note_current;
 use belayer_holds::names;
 use belayer_holds::namespace::{NamespaceQuery, NamespaceView, is_cached_as_ignored};
 use belayer_holds::owned::{HELD_BY_OWNER, holding_owner};
@@ -240,32 +241,11 @@ impl WorkflowFinalizer {
             }
         });
         for key in keys {
-            self.note_current(&key);
-            self.parts.queue.add(key, Priority::Normal);
-        }
-    }
-
-    /// Records a workflow as the store has it. The handler of workflows runs beside this one: what is recorded has to be in the store
-    /// also afterwards, or a workflow that was just removed would be counted for ever.
-    fn note_current(&self, key: &ObjectKey) {
-        let mut noted = None;
-        loop {
-            let workflow = match self.parts.workflows.lookup(key) {
-                Lookup::Unknown => return,
-                Lookup::Absent => None,
-                Lookup::Found(workflow) => Some(workflow),
-            };
-            let version = workflow.as_ref().map(|it| it.object.0.resource_version);
-            if noted == Some(version) {
-                return;
-            }
-            match &workflow {
+            note_current(&self.parts.workflows, &key, |workflow| match workflow {
                 Some(workflow) => self.note(&workflow.object.0, UnselectedBy::Labels),
-                None => {
-                    self.held_objects.note(key, None);
-                }
-            }
-            noted = Some(version);
+                None => drop(self.held_objects.note(&key, None)),
+            });
+            self.parts.queue.add(key, Priority::Normal);
         }
     }
 

@@ -203,21 +203,12 @@ impl Guard {
             (None, UnselectedBy::Labels) => MassRelease::Within,
             (_, UnselectedBy::Namespace) | (None, UnselectedBy::Configuration) => exceeded.cluster,
         };
-        match answer {
-            MassRelease::Within => {}
-            MassRelease::Exceeded {
-                scope: Scope::Cluster,
-                ..
-            } => self.kept_in_cluster = true,
-            MassRelease::Exceeded {
-                scope: Scope::Namespace,
-                ..
-            } if self.kept_in.contains(namespace) => {}
-            MassRelease::Exceeded {
-                scope: Scope::Namespace,
-                ..
-            } => {
-                self.kept_in.insert(namespace.into());
+        if let MassRelease::Exceeded { scope, .. } = answer {
+            match scope {
+                Scope::Cluster => self.kept_in_cluster = true,
+                Scope::Namespace => {
+                    self.kept_in.insert(namespace.into());
+                }
             }
         }
         answer
@@ -228,7 +219,9 @@ impl Guard {
     pub fn has_eased(&mut self) -> bool {
         let now = self.exceeded();
         let in_cluster = self.kept_in_cluster && now.cluster == MassRelease::Within;
-        self.kept_in_cluster &= !in_cluster;
+        if in_cluster {
+            self.kept_in_cluster = false;
+        }
         let before = self.kept_in.len();
         self.kept_in
             .retain(|name| now.namespaces.contains_key(name));

@@ -151,9 +151,8 @@ async fn r3_a_changed_spec_ends_the_record_with_an_event() {
     belayer.stop().await;
 }
 
-/// R3: the image of a re-created pod is changed before its node rejects it too.
-#[tokio::test(start_paused = true)]
-async fn r3_a_changed_spec_of_a_re_created_pod_ends_the_record_too() {
+/// The pod `web` was rejected once, and has not started since.
+async fn re_created() -> (Yard, Running) {
     let yard = Yard::new();
     let belayer = yard.run();
     yard.pod("web");
@@ -161,6 +160,13 @@ async fn r3_a_changed_spec_of_a_re_created_pod_ends_the_record_too() {
         .await;
     yard.wait("it is re-created", || yard.phase() == "Recreated")
         .await;
+    (yard, belayer)
+}
+
+/// R3: the image of a re-created pod is changed before its node rejects it too.
+#[tokio::test(start_paused = true)]
+async fn r3_a_changed_spec_of_a_re_created_pod_ends_the_record_too() {
+    let (yard, belayer) = re_created().await;
     let second = uid(&yard.find("web").unwrap());
     yard.patch(
         "web",
@@ -180,13 +186,7 @@ async fn r3_a_changed_spec_of_a_re_created_pod_ends_the_record_too() {
 /// R3: a client that keeps a cluster as its repository says applies the pod again, without a change.
 #[tokio::test(start_paused = true)]
 async fn r3_an_apply_that_changes_nothing_ends_no_re_creation() {
-    let yard = Yard::new();
-    let belayer = yard.run();
-    yard.pod("web");
-    yard.until("it is rejected", || !yard.phase().is_empty())
-        .await;
-    yard.wait("it is re-created", || yard.phase() == "Recreated")
-        .await;
+    let (yard, belayer) = re_created().await;
     let pod = yard.find("web").unwrap();
     let container = &pod["spec"]["containers"][0];
     let same = json!({
