@@ -89,9 +89,6 @@ pub struct Rule {
     pub says: &'static str,
 }
 
-/// A reference to a rule of a table. [`Decision`] names one. See the [example](crate::decision).
-pub type Row = &'static Rule;
-
 impl Rule {
     /// A rule.
     pub const fn new(number: u8, name: &'static str, says: &'static str) -> Self {
@@ -116,11 +113,11 @@ macro_rules! rules {
         $(
             #[doc = concat!("Rule ", $number, ": ", $says, ".")]
             $(#[$doc])*
-            pub const $rule: $crate::decision::Row = &$crate::decision::Rule::new($number, $name, $says);
+            pub const $rule: &'static $crate::decision::Rule = &$crate::decision::Rule::new($number, $name, $says);
         )*
 
         /// All rules of the table. `decide` determines the order in which they are tried.
-        pub const ALL: &[$crate::decision::Row] = &[$($rule),*];
+        pub const ALL: &[&'static $crate::decision::Rule] = &[$($rule),*];
     };
 }
 
@@ -178,7 +175,7 @@ impl<Q: std::fmt::Display> std::fmt::Display for Missing<Q> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision<E, Q, S = ()> {
     /// The rule that matched.
-    pub row: Row,
+    pub row: &'static Rule,
     /// What to write.
     pub write: Option<Write<E, S>>,
     /// Finalizers of other systems, configured by the admin, that are removed together with the hold.
@@ -195,7 +192,7 @@ pub struct Decision<E, Q, S = ()> {
 
 impl<E, Q, S> Decision<E, Q, S> {
     /// Nothing to write, nothing missing.
-    pub fn nothing(row: Row) -> Self {
+    pub fn nothing(row: &'static Rule) -> Self {
         Self {
             row,
             write: None,
@@ -208,7 +205,7 @@ impl<E, Q, S> Decision<E, Q, S> {
     }
 
     /// One write.
-    pub fn write(row: Row, write: Write<E, S>) -> Self {
+    pub fn write(row: &'static Rule, write: Write<E, S>) -> Self {
         Self {
             write: Some(write),
             ..Self::nothing(row)
@@ -216,7 +213,7 @@ impl<E, Q, S> Decision<E, Q, S> {
     }
 
     /// No write, because something is missing.
-    pub fn missing(row: Row, missing: Missing<Q>) -> Self {
+    pub fn missing(row: &'static Rule, missing: Missing<Q>) -> Self {
         Self {
             missing: vec![missing],
             ..Self::nothing(row)
@@ -224,7 +221,7 @@ impl<E, Q, S> Decision<E, Q, S> {
     }
 
     /// No write, but a query to send at once.
-    pub fn ask(row: Row, query: Q) -> Self {
+    pub fn ask(row: &'static Rule, query: Q) -> Self {
         Self::missing(
             row,
             Missing::Answer {

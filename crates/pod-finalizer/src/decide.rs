@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_holds::decision::{Decision, Missing, Notice, Reach, Row, Write};
+use belayer_holds::decision::{Decision, Missing, Notice, Reach, Rule, Write};
 
 pub(crate) use missed::{is_awaited, is_missed};
 pub(crate) use unread::unread;
@@ -108,7 +108,7 @@ fn closed(limit: BacklogLimit) -> Option<&'static str> {
     }
 }
 
-fn released(row: Row, evidence: Evidence, pod: &PodView) -> PodDecision {
+fn released(row: &'static Rule, evidence: Evidence, pod: &PodView) -> PodDecision {
     let late = matches!(evidence, Evidence::ReleaseAfter);
     // Other controllers' finalizers stay until the result was read, or no consumer exists that could read it.
     let adopted = if evidence.is_unread() {
@@ -182,7 +182,7 @@ fn until_release_after(pod: &PodView, waits: Duration) -> Option<Duration> {
 
 /// The evidence that releases the pod, or the reasons to keep it.
 enum Verdict {
-    Release(Row, Evidence),
+    Release(&'static Rule, Evidence),
     /// Rule 7: the outcome must be recorded first.
     Record(Recorded),
     Keep(Reasons),
@@ -191,14 +191,14 @@ enum Verdict {
 /// The missing evidence, with the first rule that it could make match.
 #[derive(Default)]
 struct Reasons {
-    row: Option<Row>,
+    row: Option<&'static Rule>,
     missing: Vec<Missing<PodQuery>>,
     notices: Vec<Notice>,
     requeue_after: Option<Duration>,
 }
 
 impl Reasons {
-    fn add(&mut self, row: Row, missing: Missing<PodQuery>) {
+    fn add(&mut self, row: &'static Rule, missing: Missing<PodQuery>) {
         self.row.get_or_insert(row);
         self.missing.push(missing);
     }
@@ -212,7 +212,7 @@ impl Reasons {
         self.missing.iter().any(now)
     }
 
-    fn decision(self, otherwise: Row) -> PodDecision {
+    fn decision(self, otherwise: &'static Rule) -> PodDecision {
         Decision {
             missing: self.missing,
             notices: self.notices,
@@ -253,7 +253,7 @@ fn weigh(pod: &PodView, mass_release: MassRelease, now: Timestamp) -> Verdict {
     }
 }
 
-type Found = Option<(Row, Evidence)>;
+type Found = Option<(&'static Rule, Evidence)>;
 
 /// Rule 2.
 fn admin_asked(pod: &PodView) -> Found {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::queries::LiveAnswer;
-use belayer_holds::decision::{Decision, Missing, Notice, Row, Write};
+use belayer_holds::decision::{Decision, Missing, Notice, Rule, Write};
 use belayer_holds::namespace::NamespaceView;
 use belayer_holds::owned::{ObservedOwner, OwnerEnd};
 use belayer_holds::owner::{OwnerQuery, OwnerState};
@@ -353,7 +353,7 @@ fn not_recreated(rejection: &Rejection) -> Notice {
     )
 }
 
-fn release(row: Row, evidence: Evidence) -> HoldDecision {
+fn release(row: &'static Rule, evidence: Evidence) -> HoldDecision {
     Decision::write(row, Write::Release(evidence))
 }
 

@@ -10,7 +10,7 @@
 //! assert!(!DECIDED.is_empty());
 //! ```
 
-use belayer_holds::decision::Row;
+use belayer_holds::decision::Rule;
 
 use crate::api::{Phase, Status};
 use crate::row;
@@ -30,7 +30,7 @@ pub enum State {
 
 /// Old state, rule, new state. They are the same state if the step does not change the record. The
 /// [module's example](self) has all that are declared.
-pub type Transition = (State, Row, State);
+pub type Transition = (State, &'static Rule, State);
 
 /// The transitions of decisions.
 pub const DECIDED: &[Transition] = &[

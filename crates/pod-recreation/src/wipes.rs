@@ -249,7 +249,7 @@ mod tests {
     fn t6_an_entry_stays_until_it_is_done(
         #[case] wipe: Wipe,
         #[case] reported: Reported,
-        #[case] expected: belayer_holds::decision::Row,
+        #[case] expected: &'static belayer_holds::decision::Rule,
     ) {
         let uid = Uid::new("u-1");
         let waits_for_the_store = reported == Reported::Unknown;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use belayer_core::queries::LiveAnswer;
-use belayer_holds::decision::{Decision, Missing, Notice, Row, Write};
+use belayer_holds::decision::{Decision, Missing, Notice, Rule, Write};
 use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 
 use crate::evidence::{Evidence, OwnerFinished, Unused};
@@ -64,7 +64,7 @@ pub fn decide(snapshot: &Snapshot, now: Timestamp) -> PvcDecision {
 }
 
 /// Rules 3 and 7.
-fn in_use(row: Row, users: &Users, since: Timestamp, now: Timestamp) -> PvcDecision {
+fn in_use(row: &'static Rule, users: &Users, since: Timestamp, now: Timestamp) -> PvcDecision {
     let waits = waits_for(users);
     let decision = Decision::missing(row, Missing::Event(waits.clone().into()));
     report_wait(decision, &waits, since, now).with_requeue_after(RESYNC)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use belayer_core::queries::LiveAnswer;
-use belayer_holds::decision::{Decision, Missing, Notice, Row, Write};
+use belayer_holds::decision::{Decision, Missing, Notice, Rule, Write};
 use belayer_holds::selection::{MassRelease, NotSelected, Selection};
 
 use crate::evidence::{Evidence, NoPodHeld};
@@ -74,7 +74,7 @@ fn unselected(workflow: &WorkflowView, mass_release: MassRelease) -> WorkflowDec
     }
 }
 
-fn ask_namespace(row: Row, workflow: &WorkflowView) -> WorkflowDecision {
+fn ask_namespace(row: &'static Rule, workflow: &WorkflowView) -> WorkflowDecision {
     let namespace = &workflow.namespace;
     let query = WorkflowQuery::Namespace(namespace.query.clone());
     let after = namespace.next_read(workflow.first_seen, RECHECK);
@@ -92,7 +92,7 @@ fn waiting(workflow: &WorkflowView, deletion: Deletion) -> WorkflowDecision {
         .cached
         .as_ref()
         .is_some_and(|namespace| namespace.is_deleting());
-    let in_row = |row: Row| {
+    let in_row = |row: &'static Rule| {
         if ends {
             row::NAMESPACE_TERMINATING
         } else {
@@ -137,7 +137,7 @@ fn release_or_recheck(
     workflow: &WorkflowView,
     deletion: Deletion,
     answer: &LiveAnswer<PodsState>,
-    in_row: impl Fn(Row) -> Row,
+    in_row: impl Fn(&'static Rule) -> &'static Rule,
 ) -> WorkflowDecision {
     let pods = &workflow.pods;
     let proof = NoPodHeld::prove(answer, deletion.seen, &workflow.uid, pods.held);

@@ -5,7 +5,7 @@ use belayer_controller::{Configured, Site};
 use belayer_core::client;
 use belayer_core::executor::Bounds;
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_holds::decision::Row;
+use belayer_holds::decision::Rule;
 use belayer_inspect::explain::{ExplainError, Explained};
 use belayer_inspect::reader::Reader;
 use belayer_pod_finalizer::outcome::crd;
@@ -21,7 +21,7 @@ use crate::world::{NAMESPACE, World};
 /// The name under which the reads are recorded.
 const TOOL: &str = "viewer";
 
-async fn expect(world: &World, settings: &Settings, row: Row) {
+async fn expect(world: &World, settings: &Settings, row: &'static Rule) {
     let explained = explained(world, settings, pod()).await.unwrap();
     assert_eq!(explained.row.name, row.name, "{explained:?}");
 }

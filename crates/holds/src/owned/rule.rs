@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 
 use super::owner::{EndedOwner, ObservedOwner, OwnerEnd, OwnerStores};
-use crate::decision::{Decision, Missing, Row, Rule, Write};
+use crate::decision::{Decision, Missing, Rule, Write};
 use crate::names;
 use crate::owner::OwnerQuery;
 use crate::runner::{Change, Component};
@@ -13,10 +13,12 @@ use belayer_core::queries::{QueryCache, Waiter};
 use belayer_core::slim::Pod;
 use belayer_core::workqueue::Priority;
 
-const NOT_OURS: Row = &Rule::new(1, "not-ours", "not held, or not owned by one of the kinds");
-const OWNER_DELETING: Row = &Rule::new(2, "owner-deleting", "held, and its owner is being deleted");
-const OWNER_GONE: Row = &Rule::new(3, "owner-gone", "held, and its owner is gone");
-const KEEP: Row = &Rule::new(4, "keep", "held, and its owner is there");
+const NOT_OURS: &'static Rule =
+    &Rule::new(1, "not-ours", "not held, or not owned by one of the kinds");
+const OWNER_DELETING: &'static Rule =
+    &Rule::new(2, "owner-deleting", "held, and its owner is being deleted");
+const OWNER_GONE: &'static Rule = &Rule::new(3, "owner-gone", "held, and its owner is gone");
+const KEEP: &'static Rule = &Rule::new(4, "keep", "held, and its owner is there");
 
 /// The inputs of the rule. The pods of an owner are found by
 /// [`held_by_owner`](crate::owned::held_by_owner).
@@ -183,7 +185,7 @@ mod tests {
     fn pods_of_owners(
         #[case] cached: Option<ObjectMeta>,
         #[case] answer: Option<OwnerState>,
-        #[case] expected: (Row, Option<&str>),
+        #[case] expected: (&'static Rule, Option<&str>),
     ) {
         let decision = decide(&owned(cached, answer, true));
         let evidence = match &decision.write {

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 
 use super::step::{AnyStep, StepContext, Stepped};
-use crate::decision::{Decision, Evidence, Missing, Notice, Release, Row, Write};
+use crate::decision::{Decision, Evidence, Missing, Notice, Release, Rule, Write};
 use belayer_core::events::{Regarding, UNANSWERED};
 use belayer_core::http::RequestError;
 use belayer_core::informer::Stored;
@@ -204,7 +204,7 @@ pub struct By {
     /// Name of the component.
     pub component: &'static str,
     /// The rule that matched.
-    pub row: Row,
+    pub row: &'static Rule,
 }
 
 /// Whether a component waits for an answer.

@@ -20,16 +20,16 @@ pub(super) fn now() -> Timestamp {
 /// The expected decision of a case.
 #[derive(Debug, PartialEq, Eq)]
 enum Expect {
-    Nothing(Row),
-    Hold(Row),
-    Record(Row),
-    RecordAsItIs(Row),
-    Delete(Row),
-    Release(Row, &'static str),
+    Nothing(&'static Rule),
+    Hold(&'static Rule),
+    Record(&'static Rule),
+    RecordAsItIs(&'static Rule),
+    Delete(&'static Rule),
+    Release(&'static Rule, &'static str),
     /// Keeps the pod, and requires a live read at once.
-    Ask(Row),
+    Ask(&'static Rule),
     /// Keeps the pod; live reads are delayed.
-    Keep(Row),
+    Keep(&'static Rule),
 }
 
 fn outcome(decision: &PodDecision) -> Expect {

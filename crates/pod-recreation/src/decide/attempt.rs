@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belayer_core::object::Uid;
-use belayer_holds::decision::{Notice, Row};
+use belayer_holds::decision::{Notice, Rule};
 use belayer_holds::holding::Holding;
 use jiff::Timestamp;
 
@@ -108,7 +108,7 @@ fn existing_pod(record: &Record, pod: &PodView, now: Timestamp) -> RecordDecisio
 }
 
 /// Deletes a pod. While it is being deleted Belayer's hold is released, and finalizers of others are waited for.
-pub(super) fn delete_pod(row: Row, pod: &PodView) -> RecordDecision {
+pub(super) fn delete_pod(row: &'static Rule, pod: &PodView) -> RecordDecision {
     if pod.deleting {
         return RecordDecision::waits(row, RECHECK);
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belayer_core::object::Uid;
-use belayer_holds::decision::{Notice, Row};
+use belayer_holds::decision::{Notice, Rule};
 use belayer_holds::holding::Holding;
 
 use crate::api::{Status, Wipe};
@@ -13,7 +13,7 @@ use crate::row;
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordDecision {
     /// The rule that matched.
-    pub row: Row,
+    pub row: &'static Rule,
     /// The step: at most one persistent write.
     pub effect: Option<Effect>,
     /// The Event to record now. That of a status is recorded after the status was written.
@@ -134,7 +134,7 @@ impl RecordDecision {
         }
     }
 
-    pub(super) fn of(row: Row, effect: Effect) -> Self {
+    pub(super) fn of(row: &'static Rule, effect: Effect) -> Self {
         Self {
             row,
             effect: Some(effect),
@@ -142,11 +142,11 @@ impl RecordDecision {
         }
     }
 
-    pub(super) fn status(row: Row, step: StatusWrite) -> Self {
+    pub(super) fn status(row: &'static Rule, step: StatusWrite) -> Self {
         Self::of(row, Effect::Status(step))
     }
 
-    pub(super) fn waits(row: Row, again: Duration) -> Self {
+    pub(super) fn waits(row: &'static Rule, again: Duration) -> Self {
         Self {
             row,
             again: Some(again),

@@ -9,7 +9,7 @@ mod wipes;
 
 use belayer_core::object::{ObjectKey, ResourceVersion};
 use belayer_core::slim::{ObjectMeta, Pod};
-use belayer_holds::decision::Row;
+use belayer_holds::decision::Rule;
 use belayer_holds::holding::Holding;
 use belayer_holds::selection::Selection;
 use rstest::rstest;
@@ -373,7 +373,7 @@ const NOW: i64 = 1_010;
 #[case::ended_the_record_is_kept(snapshot(ended_at(NOW - 3_599, record(Some(Phase::Started))), None), row::NOTHING, "waits")]
 #[case::ended_the_record_is_deleted(snapshot(ended_at(NOW - 3_600, record(Some(Phase::Started))), None), row::EXPIRED, "delete record")]
 #[case::an_unknown_pod_is_not_absent(RecordSnapshot { pod: ObservedPod::Unknown, ..snapshot(attempts(1, record(Some(Phase::Creating))), None) }, row::NOTHING, "waits")]
-fn steps(#[case] snapshot: RecordSnapshot, #[case] row: Row, #[case] expected: &str) {
+fn steps(#[case] snapshot: RecordSnapshot, #[case] row: &'static Rule, #[case] expected: &str) {
     let decision = decide(&snapshot, at(NOW));
     assert_eq!((decision.row, summary(&decision).as_str()), (row, expected));
 }
@@ -428,7 +428,7 @@ fn that_another_pod_has_the_name_is_confirmed_by_a_live_read() {
 fn l9_what_this_process_has_seen_bounds_every_wait(
     #[case] watched: u64,
     #[case] record: Record,
-    #[case] row: Row,
+    #[case] row: &'static Rule,
 ) {
     let snapshot = RecordSnapshot {
         watched: Some(Duration::from_secs(watched)),

@@ -450,7 +450,7 @@ fn summary(decision: &HoldDecision) -> &'static str {
     row::KEEP,
     ""
 )]
-fn rows(#[case] snapshot: HoldSnapshot, #[case] row: Row, #[case] expected: &str) {
+fn rows(#[case] snapshot: HoldSnapshot, #[case] row: &'static Rule, #[case] expected: &str) {
     let decision = decide(&snapshot, Timestamp::UNIX_EPOCH);
     assert_eq!((decision.row, summary(&decision)), (row, expected));
 }

@@ -17,15 +17,15 @@ use crate::snapshot::PodsView;
 /// The expected decision of a case.
 #[derive(Debug, PartialEq, Eq)]
 enum Expect {
-    Nothing(Row),
-    Hold(Row),
-    Release(Row, &'static str),
+    Nothing(&'static Rule),
+    Hold(&'static Rule),
+    Release(&'static Rule, &'static str),
     /// Keeps the workflow, and requires a live read at once.
-    Ask(Row),
+    Ask(&'static Rule),
     /// Keeps the workflow, and requires a live read later.
-    AskLater(Row),
+    AskLater(&'static Rule),
     /// Keeps the workflow until an event.
-    Keep(Row),
+    Keep(&'static Rule),
 }
 
 fn outcome(decision: &WorkflowDecision) -> Expect {

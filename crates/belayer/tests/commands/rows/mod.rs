@@ -11,7 +11,7 @@ mod workflows;
 
 use std::collections::BTreeSet;
 
-use belayer_holds::decision::Row;
+use belayer_holds::decision::Rule;
 use belayer_holds::names::{FIELD_MANAGER, RECREATION_ANNOTATION};
 use belayer_sandbox::{Actor, Gvr, Patch, Subresource};
 use rstest::{Context, rstest};
@@ -26,7 +26,7 @@ const AT_ONCE: &str = "a running Belayer releases the hold at once";
 /// The expected statement of a component.
 struct Expected {
     component: &'static str,
-    row: Row,
+    row: &'static Rule,
     action: &'static str,
     evidence: Option<&'static str>,
     /// Text of what is missing; `None` if nothing is.
@@ -39,7 +39,7 @@ impl Expected {
     /// Without evidence, and nothing missing.
     const fn of(
         component: &'static str,
-        row: Row,
+        row: &'static Rule,
         action: &'static str,
         next: &'static str,
     ) -> Self {
@@ -328,7 +328,7 @@ fn shown(source: &str) -> BTreeSet<u8> {
 #[case::workflow_finalizer(belayer_workflow_finalizer::row::ALL, include_str!("workflows.rs"))]
 #[case::pvc_protection(belayer_pvc_protection::row::ALL, include_str!("pvcs.rs"))]
 #[case::pod_recreation(belayer_pod_recreation::row::ALL, include_str!("recreations.rs"))]
-fn every_row_has_a_case(#[case] rows: &[Row], #[case] source: &str) {
+fn every_row_has_a_case(#[case] rows: &[&'static Rule], #[case] source: &str) {
     let shown = shown(source);
     let hidden: Vec<String> = rows
         .iter()

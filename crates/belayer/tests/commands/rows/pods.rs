@@ -9,7 +9,7 @@ use belayer_sandbox::{Answer, Fault, Match, Verb};
 use super::*;
 use crate::world::{TOOL, group};
 
-fn expected(row: Row, action: &'static str) -> Expected {
+fn expected(row: &'static Rule, action: &'static str) -> Expected {
     let next = match action {
         "release" => AT_ONCE,
         "add-hold" => "adds the hold at once",
@@ -20,11 +20,11 @@ fn expected(row: Row, action: &'static str) -> Expected {
     Expected::of("pod-finalizer", row, action, next)
 }
 
-fn releases(row: Row, evidence: &'static str) -> Expected {
+fn releases(row: &'static Rule, evidence: &'static str) -> Expected {
     expected(row, "release").on(evidence)
 }
 
-fn keeps(row: Row, missing: &'static str) -> Expected {
+fn keeps(row: &'static Rule, missing: &'static str) -> Expected {
     expected(row, "keep").without(missing)
 }
 

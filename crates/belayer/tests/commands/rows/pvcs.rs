@@ -4,7 +4,7 @@ use belayer_pvc_protection::row;
 
 use super::*;
 
-fn expected(row: Row, action: &'static str, next: &'static str) -> Expected {
+fn expected(row: &'static Rule, action: &'static str, next: &'static str) -> Expected {
     Expected::of("pvc-protection", row, action, next)
 }
 

@@ -10,11 +10,11 @@ const GONE: &str = "60e00000-0000-4000-8000-000000000000";
 /// The record of that pod, which had the name `a`.
 const RECORD: &str = "a-60e00000";
 
-fn hold(row: Row, action: &'static str) -> Expected {
+fn hold(row: &'static Rule, action: &'static str) -> Expected {
     Expected::of("pod-recreation", row, action, "")
 }
 
-fn releases(row: Row, evidence: &'static str) -> Expected {
+fn releases(row: &'static Rule, evidence: &'static str) -> Expected {
     Expected::of("pod-recreation", row, "release", AT_ONCE).on(evidence)
 }
 
@@ -162,11 +162,11 @@ enum Under {
     AttemptRejected(u32),
 }
 
-fn step(row: Row, action: &'static str, next: &'static str) -> Expected {
+fn step(row: &'static Rule, action: &'static str, next: &'static str) -> Expected {
     Expected::of("pod-recreation", row, action, next)
 }
 
-fn writes(row: Row) -> Expected {
+fn writes(row: &'static Rule) -> Expected {
     step(row, "write-status", "writes the record's status")
 }
 

@@ -4,11 +4,11 @@ use belayer_workflow_finalizer::row;
 
 use super::*;
 
-fn expected(row: Row, action: &'static str, next: &'static str) -> Expected {
+fn expected(row: &'static Rule, action: &'static str, next: &'static str) -> Expected {
     Expected::of("workflow-finalizer", row, action, next)
 }
 
-fn releases(row: Row, evidence: &'static str) -> Expected {
+fn releases(row: &'static Rule, evidence: &'static str) -> Expected {
     expected(row, "release", AT_ONCE).on(evidence)
 }
 

@@ -39,7 +39,11 @@ use crate::api::Growth;
     row::WIPING,
     5
 )]
-fn how_long_it_waits(#[case] snapshot: RecordSnapshot, #[case] row: Row, #[case] seconds: u64) {
+fn how_long_it_waits(
+    #[case] snapshot: RecordSnapshot,
+    #[case] row: &'static Rule,
+    #[case] seconds: u64,
+) {
     let decision = decide(&snapshot, at(NOW));
     let waits = (decision.row, decision.again);
     assert_eq!(waits, (row, Some(Duration::from_secs(seconds))));

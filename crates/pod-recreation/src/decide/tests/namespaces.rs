@@ -43,7 +43,7 @@ use super::*;
 )]
 fn a_terminating_namespace(
     #[case] snapshot: RecordSnapshot,
-    #[case] row: Row,
+    #[case] row: &'static Rule,
     #[case] expected: &str,
 ) {
     let snapshot = RecordSnapshot {

@@ -88,7 +88,7 @@ fn draining(snapshot: RecordSnapshot) -> RecordSnapshot {
 )]
 fn r5_a_pod_that_may_have_run_is_never_created_again(
     #[case] snapshot: RecordSnapshot,
-    #[case] row: Row,
+    #[case] row: &'static Rule,
     #[case] expected: &str,
 ) {
     let decision = decide(&snapshot, at(NOW));
@@ -159,7 +159,10 @@ fn r5_steps_during_a_drain(#[case] snapshot: RecordSnapshot, #[case] progress: P
 #[case::a_container(MayHaveRun::ContainerStarted, row::REPORTED)]
 #[case::an_address(MayHaveRun::HasAddress, row::REPORTED)]
 #[case::an_earlier_version(MayHaveRun::SeenStarted, row::REPORTED)]
-fn r3_a_recorded_rejection_is_refuted_by_a_start_only(#[case] why: MayHaveRun, #[case] row: Row) {
+fn r3_a_recorded_rejection_is_refuted_by_a_start_only(
+    #[case] why: MayHaveRun,
+    #[case] row: &'static Rule,
+) {
     let pod = with(Class::Race, Err(why), pod("u-1"));
     let rejected = record(Some(Phase::Rejected));
     let decision = decide(&snapshot(rejected, pod.clone()), at(NOW));
