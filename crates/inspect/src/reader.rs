@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use belayer_core::executor::{Bounds, Class, Executor, Writes};
-use belayer_core::http::{Answer, ErrorClass, Request, RequestError};
+use belayer_core::http::{Answer, ErrorClass, Pages, Request, RequestError};
 use belayer_core::informer::{self, Decoders, Reading};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::names::FIELD_MANAGER;
@@ -216,30 +216,19 @@ impl Reader {
         F: FnMut(Answer) -> Fut,
         Fut: Future<Output = Result<Option<String>, RequestError>>,
     {
-        let mut token: Option<String> = None;
-        let mut limit = LARGE_PAGE;
+        let mut pages = Pages::of(LARGE_PAGE);
         loop {
-            let mut request =
-                Request::list(path, limit, token.as_deref()).accept(accept.to_owned());
+            let mut request = pages.request(path).accept(accept.to_owned());
             if let Some(selector) = selector {
                 request = request.query("labelSelector", selector);
             }
             let answer = match self.read(&request).await {
-                Err(RequestError::TooLarge { .. }) if limit > 1 => {
-                    limit /= 2;
-                    continue;
-                }
+                Err(error) if pages.halve(&error) => continue,
                 read => read?,
             };
-            let next = page(answer).await?.filter(|token| !token.is_empty());
-            if next.is_none() {
+            if !pages.turn(page(answer).await?)? {
                 return Ok(());
             }
-            if next == token {
-                let why = "the server repeats a continue token";
-                return Err(RequestError::Decode(why.to_owned()));
-            }
-            token = next;
         }
     }
 

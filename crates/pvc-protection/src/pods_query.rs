@@ -17,7 +17,7 @@ use futures::future::BoxFuture;
 use hashbrown::HashMap;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::http::{Request, RequestError};
+use belayer_core::http::Pages;
 use belayer_core::informer::{Decoders, Page, Reading, Store};
 use belayer_core::object::{Resource, ResourceVersion, Uid};
 use belayer_core::queries::{LiveReader, Query, ReadError};
@@ -224,15 +224,15 @@ impl PodsReader {
         }
         let mut listed = Listed::at(ResourceVersion::default());
         // Starts from the first page again: the page above is older than the pages that follow.
-        let mut token: Option<String> = None;
+        let mut pages = Pages::of(PAGE);
         loop {
-            let mut page = self.page(&path, PAGE, token.as_deref()).await?;
-            if token.is_none() {
+            let mut page = self.page(&path, &mut pages).await?;
+            if pages.is_first() {
                 listed = Listed::at(page.resource_version);
             }
-            token = page.continue_token.take();
+            let token = page.continue_token.take();
             note_all(&mut listed, page)?;
-            if token.is_none() {
+            if !pages.turn(token).map_err(|error| ReadError::from(&error))? {
                 return Ok(PodsAnswer::Listed(Arc::new(listed)));
             }
         }
@@ -244,7 +244,7 @@ impl PodsReader {
         pods: &Store<Pod>,
         path: &str,
     ) -> Result<Option<PodsAnswer>, ReadError> {
-        let first = self.page(path, 1, None).await?;
+        let first = self.page(path, &mut Pages::of(1)).await?;
         let now = first.resource_version;
         if first.continue_token.is_none() {
             let mut listed = Listed::at(now);
@@ -256,20 +256,16 @@ impl PodsReader {
         Ok(reached.then_some(PodsAnswer::StoreReached(now)))
     }
 
-    async fn page(
-        &self,
-        path: &str,
-        mut limit: u32,
-        token: Option<&str>,
-    ) -> Result<Page<Pod>, ReadError> {
+    async fn page(&self, path: &str, pages: &mut Pages) -> Result<Page<Pod>, ReadError> {
         let answer = loop {
-            let request = Request::list(path, limit, token)
+            let request = pages
+                .request(path)
                 .accept(self.decoders.accept(Reading::List))
                 .timeout(PAGE_TIMEOUT)
                 .body_limit(PAGE_LIMIT);
             match self.executor.read(&request, Class::Evidence).await {
                 Ok(answer) => break answer,
-                Err(RequestError::TooLarge { .. }) if limit > 1 => limit /= 2,
+                Err(error) if pages.halve(&error) => {}
                 Err(error) => return Err(ReadError::from(&error)),
             }
         };

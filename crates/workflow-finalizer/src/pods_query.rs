@@ -10,7 +10,7 @@ use hashbrown::HashSet;
 use serde::Deserialize;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::http::{METADATA_ONLY_LIST, Request, RequestError};
+use belayer_core::http::{METADATA_ONLY_LIST, Pages, Request, RequestError};
 use belayer_core::informer::Store;
 use belayer_core::object::{Resource, ResourceVersion, Uid};
 use belayer_core::queries::{LiveReader, Pace, Query, ReadError};
@@ -49,15 +49,15 @@ impl PodsQuery {
     }
 
     /// A page of metadata of pods. The pods of a cluster-scoped owner may be in any namespace.
-    fn list(&self, limit: u32, page: Option<&str>) -> Request {
+    fn list(&self, pages: &Pages) -> Request {
         let namespace = Some(&*self.namespace).filter(|name| !name.is_empty());
         let path = Resource::pods().path(namespace);
-        Request::list(path, limit, page).accept(METADATA_ONLY_LIST)
+        pages.request(path).accept(METADATA_ONLY_LIST)
     }
 
     /// A page of the pods of workflows.
-    fn list_of_workflows(&self, limit: u32, page: Option<&str>) -> Request {
-        let request = self.list(limit, page);
+    fn list_of_workflows(&self, pages: &Pages) -> Request {
+        let request = self.list(pages);
         match &self.label {
             Some(label) => request.query("labelSelector", label.to_string()),
             None => request,
@@ -135,10 +135,9 @@ impl PodsReader {
 
     async fn pods(&self, query: &PodsQuery) -> Result<PodsState, ReadError> {
         if let Some(pods) = &self.pods {
-            let first = self
-                .page(FIRST_PAGE, |limit| query.list(limit, None))
-                .await?;
-            if first.next().is_none() {
+            let mut pages = Pages::of(FIRST_PAGE);
+            let first = self.page(&mut pages, |pages| query.list(pages)).await?;
+            if !turned(&mut pages, first.metadata.next.clone())? {
                 return Ok(PodsState::HeldOf(Arc::new(first.owners().collect())));
             }
             if pods.reaches_soon(first.version()?).await {
@@ -150,16 +149,13 @@ impl PodsReader {
 
     async fn listed(&self, query: &PodsQuery) -> Result<PodsState, ReadError> {
         let mut owners = HashSet::new();
-        let mut next: Option<String> = None;
+        let mut pages = Pages::of(PAGE);
         loop {
             let page = self
-                .page(PAGE, |limit| {
-                    query.list_of_workflows(limit, next.as_deref())
-                })
+                .page(&mut pages, |pages| query.list_of_workflows(pages))
                 .await?;
             owners.extend(page.owners());
-            next = page.next().map(str::to_owned);
-            if next.is_none() {
+            if !turned(&mut pages, page.metadata.next)? {
                 return Ok(PodsState::HeldOf(Arc::new(owners)));
             }
         }
@@ -168,12 +164,12 @@ impl PodsReader {
     /// A page, with half as many pods as long as it is too large.
     async fn page(
         &self,
-        mut limit: u32,
-        request: impl Fn(u32) -> Request,
+        pages: &mut Pages,
+        request: impl Fn(&Pages) -> Request,
     ) -> Result<List, ReadError> {
         let answer = loop {
-            match self.executor.read(&request(limit), Class::Evidence).await {
-                Err(RequestError::TooLarge { .. }) if limit > 1 => limit /= 2,
+            match self.executor.read(&request(pages), Class::Evidence).await {
+                Err(error) if pages.halve(&error) => {}
                 answer => break answer,
             }
         };
@@ -182,6 +178,10 @@ impl PodsReader {
             .and_then(List::checked)
             .map_err(|error| ReadError::from(&error))
     }
+}
+
+fn turned(pages: &mut Pages, token: Option<String>) -> Result<bool, ReadError> {
+    pages.turn(token).map_err(|error| ReadError::from(&error))
 }
 
 impl LiveReader<PodsQuery> for PodsReader {
@@ -215,14 +215,6 @@ impl List {
     /// The owners of the held pods of this page.
     fn owners(&self) -> impl Iterator<Item = Uid> {
         self.items.iter().flatten().flat_map(Item::owners_if_held)
-    }
-
-    /// The token of the next page, if there is one.
-    fn next(&self) -> Option<&str> {
-        self.metadata
-            .next
-            .as_deref()
-            .filter(|next| !next.is_empty())
     }
 
     /// The version at which the server answered.

@@ -21,12 +21,14 @@
 
 mod class;
 mod error;
+mod pages;
 mod protobuf_status;
 mod request;
 mod status;
 
 pub use class::ErrorClass;
 pub use error::RequestError;
+pub use pages::Pages;
 pub use request::{
     Answer, AnswerStream, DEFAULT_BODY_LIMIT, DEFAULT_TIMEOUT, JSON, METADATA_ONLY,
     METADATA_ONLY_AS_PROTOBUF, METADATA_ONLY_LIST, PatchKind, Request, media_type,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use belayer_core::clock;
 use belayer_core::executor::Class;
 use belayer_core::http::{
-    ErrorClass, METADATA_ONLY, METADATA_ONLY_LIST, PatchKind, Request, RequestError,
+    ErrorClass, METADATA_ONLY, METADATA_ONLY_LIST, Pages, PatchKind, Request, RequestError,
 };
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::workqueue::Backoff;
@@ -215,30 +215,23 @@ impl Execution<'_> {
     /// Whether a pod with this UID is bound to the node, under any name. Only metadata is read: pods may be large.
     async fn is_on_node(&self, node: &str, uid: &Uid) -> Result<bool, RequestError> {
         let path = self.it.pods.path(None);
-        let mut token: Option<String> = None;
-        let mut limit = PAGE;
+        let mut pages = Pages::of(PAGE);
         loop {
-            let request = Request::list(path.clone(), limit, token.as_deref())
+            let request = pages
+                .request(&path)
                 .query("fieldSelector", format!("spec.nodeName={node}"))
                 .accept(METADATA_ONLY_LIST);
             let read = self.context.executor.read(&request, Class::Evidence);
             let page: Page<Item> = match read.await {
                 Ok(answer) => Page::read(&answer)?,
-                Err(RequestError::TooLarge { .. }) if limit > 1 => {
-                    limit /= 2;
-                    continue;
-                }
+                Err(error) if pages.halve(&error) => continue,
                 Err(error) => return Err(error),
             };
             let mut pods = page.items.iter().flatten();
             if pods.any(|pod| pod.metadata.uid == uid.as_str()) {
                 return Ok(true);
             }
-            token = page
-                .metadata
-                .continue_token
-                .filter(|token| !token.is_empty());
-            if token.is_none() {
+            if !pages.turn(page.metadata.continue_token)? {
                 return Ok(false);
             }
         }
