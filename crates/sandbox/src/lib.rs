@@ -16,6 +16,7 @@ mod http;
 mod kinds;
 mod meta;
 mod names;
+mod quantity;
 mod recorder;
 mod sandbox;
 mod selector;

@@ -10,6 +10,7 @@ use crate::error::ApiError;
 pub(crate) const MASTERS: &str = "system:masters";
 pub(crate) const AUTHENTICATED: &str = "system:authenticated";
 const ANONYMOUS: &str = "system:anonymous";
+const UNAUTHENTICATED: &str = "system:unauthenticated";
 
 /// The author of a request, as permissions see it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,7 +29,7 @@ impl User {
             groups.push(MASTERS.to_owned());
         }
         let everybody = if name == ANONYMOUS {
-            "system:unauthenticated"
+            UNAUTHENTICATED
         } else {
             AUTHENTICATED
         };
@@ -106,16 +107,20 @@ fn nameless(uid: &str, groups: &[String], extra: &BTreeMap<String, Vec<String>>)
     )
 }
 
+/// The user in whose name a request is to be made, exactly as the request names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Impersonated(pub(crate) User);
+
 /// The user in whose name a request is made, from its `Impersonate-*` headers.
 ///
 /// # Errors
 /// When there is no user among them.
-pub(crate) fn impersonated(headers: &HeaderMap) -> Result<Option<User>, ApiError> {
+pub(crate) fn impersonated(headers: &HeaderMap) -> Result<Option<Impersonated>, ApiError> {
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let all = |name: &str| -> Vec<String> { headers.get_all(name).iter().map(text).collect() };
     let one = |name: &str| headers.get(name).map(text).unwrap_or_default();
     let (name, uid) = (one("impersonate-user"), one("impersonate-uid"));
-    let mut groups = all("impersonate-group");
+    let groups = all("impersonate-group");
     let extra: BTreeMap<String, Vec<String>> = headers
         .keys()
         .filter_map(|header| Some((header, header.as_str().strip_prefix("impersonate-extra-")?)))
@@ -127,21 +132,29 @@ pub(crate) fn impersonated(headers: &HeaderMap) -> Result<Option<User>, ApiError
         }
         return Err(ApiError::bad_request(nameless(&uid, &groups, &extra)));
     }
-    if groups.is_empty() {
-        groups = service_account_groups(&name).unwrap_or_default();
-    }
-    let everybody = if name == ANONYMOUS {
-        "system:unauthenticated"
-    } else {
-        AUTHENTICATED
-    };
-    if !groups.iter().any(|group| group == everybody) {
-        groups.push(everybody.to_owned());
-    }
-    Ok(Some(User {
+    Ok(Some(Impersonated(User {
         name,
         uid,
         groups,
         extra,
-    }))
+    })))
+}
+
+impl Impersonated {
+    /// The user, with the groups that it has in any case.
+    pub(crate) fn resolved(self) -> User {
+        let Impersonated(mut user) = self;
+        if user.groups.is_empty() {
+            user.groups = service_account_groups(&user.name).unwrap_or_default();
+        }
+        let is_in = |group: &str| user.groups.iter().any(|one| one == group);
+        let everybody = match user.name == ANONYMOUS || is_in(UNAUTHENTICATED) {
+            true => UNAUTHENTICATED,
+            false => AUTHENTICATED,
+        };
+        if !is_in(everybody) {
+            user.groups.push(everybody.to_owned());
+        }
+        user
+    }
 }

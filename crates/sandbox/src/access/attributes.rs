@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::error::{ApiError, Details, Reason};
 use crate::meta;
-use crate::user::{User, service_account};
+use crate::recorder::Verb;
+use crate::user::{Impersonated, User, service_account};
 
 /// A verb on a resource, or on a path that is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,25 +55,42 @@ impl Access {
         })
     }
 
-    /// What a client needs to make requests in the name of a user.
-    pub(super) fn to_impersonate(user: &User) -> Vec<Self> {
-        let of = |resource: &str, namespace: &str, name: &str| Access {
+    /// The same with another verb.
+    pub(crate) fn with_verb(self, verb: Verb) -> Self {
+        Access {
+            verb: verb.as_str().to_owned(),
+            ..self
+        }
+    }
+
+    /// What a client needs to make requests in the name of a user: a permission for each part that it names.
+    pub(super) fn to_impersonate(wanted: &Impersonated) -> Vec<Self> {
+        let user = &wanted.0;
+        let of = |resource: &str, name: &str| Access {
             verb: "impersonate".to_owned(),
             resource: resource.to_owned(),
-            namespace: namespace.to_owned(),
             name: name.to_owned(),
             ..Access::default()
         };
-        let own = match service_account(&user.name) {
-            Some((namespace, name)) => of("serviceaccounts", namespace, name),
-            None => of("users", "", &user.name),
+        let other = |resource: &str, subresource: &str, name: &str| Access {
+            group: "authentication.k8s.io".to_owned(),
+            subresource: subresource.to_owned(),
+            ..of(resource, name)
         };
-        let given = user
-            .groups
-            .iter()
-            .filter(|group| !group.starts_with("system:"));
-        let mut all = vec![own];
-        all.extend(given.map(|group| of("groups", "", group)));
+        let mut all = vec![match service_account(&user.name) {
+            Some((namespace, name)) => Access {
+                namespace: namespace.to_owned(),
+                ..of("serviceaccounts", name)
+            },
+            None => of("users", &user.name),
+        }];
+        if !user.uid.is_empty() {
+            all.push(other("uids", "", &user.uid));
+        }
+        all.extend(user.groups.iter().map(|group| of("groups", group)));
+        for (key, values) in &user.extra {
+            all.extend(values.iter().map(|value| other("userextras", key, value)));
+        }
         all
     }
 

@@ -48,20 +48,24 @@ pub(crate) fn authorize(
     let user = match crate::user::impersonated(headers)? {
         None if enforced => client,
         None => return Ok(client),
-        Some(other) => {
+        Some(wanted) => {
             if enforced {
-                for access in Access::to_impersonate(&other) {
+                for access in Access::to_impersonate(&wanted) {
                     check(cluster, &client, &access)?;
                 }
             }
-            other
+            wanted.resolved()
         }
     };
     check(cluster, &user, access)?;
     Ok(user)
 }
 
-fn check(cluster: &dyn Roles, user: &User, access: &Access) -> Result<(), ApiError> {
+/// Checks a permission of a user.
+///
+/// # Errors
+/// 403.
+pub(crate) fn check(cluster: &dyn Roles, user: &User, access: &Access) -> Result<(), ApiError> {
     match allowed(cluster, user, access).allowed {
         true => Ok(()),
         false => Err(access.forbidden(user)),

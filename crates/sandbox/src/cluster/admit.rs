@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::State;
 use super::patch::{read_patched, unfit};
+use super::{State, at_version};
 use crate::address::{Gvr, ObjectKey, Subresource};
 use crate::attempt::{Attempt, Operation};
 use crate::error::ApiError;
@@ -23,7 +23,7 @@ fn shown<'a>(
     if subresource == Subresource::Scale {
         return Cow::Owned(scale::of(object));
     }
-    if gvr.version == info.storage_version {
+    if info.is_at(&gvr.version, object) {
         return Cow::Borrowed(object);
     }
     let mut object = object.clone();
@@ -154,13 +154,14 @@ impl State {
         &mut self,
         info: &ResourceInfo,
         key: &ObjectKey,
-        old: &Value,
+        old: &Arc<Value>,
         dry_run: bool,
     ) -> Result<Vec<String>, ApiError> {
         if !(self.has_validating(info) || self.has_mutating(info)) {
             return Ok(Vec::new());
         }
         let gvr = info.storage_gvr();
+        let old = at_version(info, &gvr.version, Arc::clone(old));
         let attempt = Attempt {
             info,
             gvr: &gvr,
@@ -170,7 +171,7 @@ impl State {
             subresource: "",
             operation: Operation::Delete,
             object: None,
-            old: Some(old),
+            old: Some(&old),
             dry_run,
         };
         // Mutating webhooks can refuse it, too.

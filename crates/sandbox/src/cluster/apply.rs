@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::create::{check_name, check_namespace};
 use super::patch::{read_patched, unfit};
 use super::written::Written;
-use super::{Cluster, State, WriteOptions, managed, shape};
+use super::{Cluster, State, WriteOptions, at_version, managed, shape};
 use crate::address::{Gvr, ObjectKey, Subresource};
 use crate::error::{ApiError, Cause, Reason};
 use crate::fields::{ApplyError, Conflict, Conflicts, Managers};
@@ -16,6 +16,7 @@ use crate::meta;
 
 impl Cluster {
     /// Merges a configuration into an object, or creates the object.
+    #[allow(clippy::too_many_arguments, reason = "a request has that many parts")]
     pub(super) fn apply_in(
         &self,
         state: &mut State,
@@ -24,18 +25,19 @@ impl Cluster {
         config: &Value,
         subresource: Subresource,
         options: &WriteOptions,
+        forbidden: Option<&ApiError>,
     ) -> Result<Written, ApiError> {
-        let old = state.get(info, key).cloned();
+        let stored = state.get(info, key).cloned();
+        let old = stored
+            .as_ref()
+            .map(|stored| at_version(info, &gvr.version, Arc::clone(stored)));
         if old.is_none() && subresource != Subresource::None {
             return Err(ApiError::not_found(&info.group, &info.resource, &key.name));
         }
         check_config(info, gvr, config)?;
-        let mut live = old
+        let live = old
             .as_deref()
             .map_or_else(|| Value::Object(Default::default()), meta::without_managers);
-        if old.is_some() && gvr.version != info.storage_version {
-            live["apiVersion"] = gvr.api_version().into();
-        }
         let mut managers = Managers::new(old.as_deref().map_or(&[][..], managed::of).to_vec());
         let conflicts = if options.force {
             Conflicts::Force
@@ -52,9 +54,11 @@ impl Cluster {
         let warnings = shape::judge(info, gvr, shape::unknown(unknown), options)?;
         check_namespace(&mut new, namespace)?;
         check_name(&new, &key.name)?;
-        let Some(old) = old else {
+        let (Some(stored), Some(old)) = (stored, old) else {
             meta::unset(&mut new, "resourceVersion");
-            let written = self.create_in(state, gvr, namespace, new, Some(managers), options)?;
+            let applied = Some(managers);
+            let written =
+                self.create_in(state, gvr, namespace, new, applied, options, forbidden)?;
             return Ok(written.warn(warnings));
         };
         let written = self.apply(
@@ -62,7 +66,7 @@ impl Cluster {
             info,
             gvr,
             key,
-            &old,
+            (&stored, &old),
             new,
             Some(managers),
             subresource,

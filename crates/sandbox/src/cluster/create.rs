@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::write::Entry;
+use super::write::{Entry, check_size};
 use super::written::Written;
 use super::{Cluster, State, WriteOptions, definitions, event_view, locate, managed, shape};
 use crate::address::{Actor, Gvr, ObjectKey, Subresource};
@@ -60,10 +60,12 @@ impl Cluster {
         };
         let options = options.managed_by(actor);
         self.write(entry, |state| {
-            self.create_in(state, gvr, namespace, object, None, &options)
+            self.create_in(state, gvr, namespace, object, None, &options, None)
         })
     }
 
+    /// `forbidden` is the refusal of a request that may change the object, but not create it.
+    #[allow(clippy::too_many_arguments, reason = "a request has that many parts")]
     pub(super) fn create_in(
         &self,
         state: &mut State,
@@ -72,6 +74,7 @@ impl Cluster {
         mut object: Value,
         applied: Option<Managers>,
         options: &WriteOptions,
+        forbidden: Option<&ApiError>,
     ) -> Result<Written, ApiError> {
         let (info, _) = locate(state, gvr, namespace, "")?;
         let namespace = namespace.filter(|_| info.scope == Scope::Namespaced);
@@ -127,6 +130,9 @@ impl Cluster {
                 causes,
             ));
         }
+        if let Some(forbidden) = forbidden {
+            return Err(forbidden.clone());
+        }
         let key = ObjectKey::new(namespace, meta::name(&object));
         let asked = state.validated(
             (&info, gvr),
@@ -156,7 +162,9 @@ impl Cluster {
             });
             managed::set(&mut object, managers);
         }
-        object["apiVersion"] = json!(info.api_version(&info.storage_version));
+        if info.custom {
+            shape::store(&info, &mut object);
+        }
         let is_definition = info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS);
         if is_definition {
             warnings.extend(crd::warnings(&object));
@@ -164,6 +172,7 @@ impl Cluster {
         if options.dry_run {
             return Ok(Written::created(Arc::new(object)).warn(warnings));
         }
+        check_size(&object)?;
         let stored = state.put(&info, &key, object);
         if is_definition {
             definitions::accept(self, state, &info, &key);

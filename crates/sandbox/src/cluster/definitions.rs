@@ -76,11 +76,14 @@ fn note(
 
 /// Serves a definition's current versions.
 pub(crate) fn changed(state: &mut State, crd: &Value) {
-    let info = describe(crd);
-    // A definition must not replace a built-in kind.
-    if state.kinds.get(&info.key()).is_none_or(|had| had.custom) {
-        state.kinds.insert(info);
+    let mut info = describe(crd);
+    match state.kinds.get(&info.key()) {
+        // A definition must not replace a built-in kind.
+        Some(had) if !had.custom => return,
+        Some(had) => info.schemas = info.schemas.replacing(&had.schemas),
+        None => {}
     }
+    state.kinds.insert(info);
 }
 
 /// Stops serving the kind of a deleted definition.

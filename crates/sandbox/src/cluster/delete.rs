@@ -346,7 +346,7 @@ fn check_namespace_uid(old: &Value, name: &str, wanted: &Preconditions) -> Resul
     Err(ApiError::conflict("", "namespaces", name, &why))
 }
 
-fn check_preconditions(
+pub(super) fn check_preconditions(
     info: &ResourceInfo,
     old: &Value,
     name: &str,

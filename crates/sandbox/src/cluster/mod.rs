@@ -218,15 +218,20 @@ fn locate(
     Ok((Arc::clone(info), ObjectKey::new(namespace, name)))
 }
 
-/// The object with the `apiVersion` of the request. Stored objects have the storage version.
+/// The object as a version shows it. A stored object has the storage version and the schema of when it was written.
 pub(crate) fn at_version(info: &ResourceInfo, version: &str, object: Arc<Value>) -> Arc<Value> {
     if event_view::is_form_of(info) {
         return Arc::new(event_view::outgoing(&object));
     }
-    if version == info.storage_version {
+    if is_shown_as_stored(info, version, &object) {
         return object;
     }
-    let mut converted = Value::clone(&object);
-    converted["apiVersion"] = json!(info.api_version(version));
-    Arc::new(converted)
+    let mut shown = Value::clone(&object);
+    shape::read(info, version, &mut shown);
+    Arc::new(shown)
+}
+
+/// Whether a version shows a stored object as it is.
+pub(crate) fn is_shown_as_stored(info: &ResourceInfo, version: &str, object: &Value) -> bool {
+    !event_view::is_form_of(info) && info.is_at(version, object) && !info.schemas.are_varied()
 }

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::create::{check_name, check_namespace, check_subresource};
 use super::write::Entry;
 use super::written::Written;
-use super::{Cluster, FieldValidation, Patch, State, WriteOptions, event_view, locate, shape};
+use super::{
+    Cluster, FieldValidation, Patch, State, WriteOptions, at_version, event_view, locate, shape,
+};
 use crate::address::{Actor, Gvr, ObjectKey, Subresource};
 use crate::error::{ApiError, Cause, Reason};
 use crate::kinds::{ResourceInfo, types};
@@ -34,11 +36,20 @@ impl Cluster {
         subresource: Subresource,
         options: &WriteOptions,
     ) -> Result<Arc<Value>, ApiError> {
-        let written =
-            self.patch_written(actor, gvr, namespace, name, patch, subresource, options)?;
+        let written = self.patch_written(
+            actor,
+            gvr,
+            namespace,
+            name,
+            patch,
+            subresource,
+            options,
+            None,
+        )?;
         Ok(written.object)
     }
 
+    /// `forbidden` is the refusal of a request that may change the object, but not create it.
     #[allow(clippy::too_many_arguments, reason = "a request has that many parts")]
     pub(crate) fn patch_written(
         &self,
@@ -49,11 +60,20 @@ impl Cluster {
         patch: Patch,
         subresource: Subresource,
         options: &WriteOptions,
+        forbidden: Option<&ApiError>,
     ) -> Result<Written, ApiError> {
         if event_view::shows(gvr) {
             let (core, patch) = (&Gvr::EVENTS, event_view::patch(patch));
-            let patched =
-                self.patch_written(actor, core, namespace, name, patch, subresource, options);
+            let patched = self.patch_written(
+                actor,
+                core,
+                namespace,
+                name,
+                patch,
+                subresource,
+                options,
+                forbidden,
+            );
             return event_view::written(patched);
         }
         let (patch, body) = match patch {
@@ -81,6 +101,7 @@ impl Cluster {
                 (&patch, &body),
                 subresource,
                 &options,
+                forbidden,
             )
         })
     }
@@ -95,6 +116,7 @@ impl Cluster {
         patch: (&Patch, &Value),
         subresource: Subresource,
         options: &WriteOptions,
+        forbidden: Option<&ApiError>,
     ) -> Result<Written, ApiError> {
         let (info, key) = locate(state, gvr, namespace, name)?;
         check_subresource(&info, gvr, subresource)?;
@@ -106,11 +128,13 @@ impl Cluster {
                 config,
                 subresource,
                 options,
+                forbidden,
             );
         }
-        let Some(old) = state.get(&info, &key).cloned() else {
+        let Some(stored) = state.get(&info, &key).cloned() else {
             return Err(ApiError::not_found(&info.group, &info.resource, name));
         };
+        let old = at_version(&info, &gvr.version, Arc::clone(&stored));
         let mut new = patched(&info, gvr, &old, patch)?;
         let mut warnings = Vec::new();
         match read_patched(&info, gvr, &mut new) {
@@ -137,7 +161,7 @@ impl Cluster {
             &info,
             gvr,
             &key,
-            &old,
+            (&stored, &old),
             new,
             None,
             subresource,
@@ -186,9 +210,6 @@ fn patched(
         }
         _ => old.clone(),
     };
-    if gvr.version != info.storage_version {
-        new["apiVersion"] = json!(gvr.api_version());
-    }
     match kind {
         Patch::Merge(_) => {
             if !body.is_object() {

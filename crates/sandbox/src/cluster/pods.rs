@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::delete::check_preconditions;
 use super::write::Entry;
 use super::written::Written;
-use super::{Cluster, DeleteOptions, State, WriteOptions, locate};
+use super::{Cluster, DeleteOptions, Preconditions, State, WriteOptions, locate};
 use crate::address::{Actor, Gvr, ObjectKey};
 use crate::error::ApiError;
+use crate::kinds::ResourceInfo;
 use crate::meta;
 use crate::recorder::Verb;
 
@@ -122,23 +124,29 @@ impl Cluster {
             let admitted = state.admitted((&info, "eviction"), &key, eviction, options.dry_run);
             let (_, warnings) = admitted?;
             state.author = None;
-            let deleted = self.delete_in(state, &Gvr::PODS, Some(namespace), name, options)?;
+            let mut options = options.clone();
             if !options.dry_run {
-                self.mark_evicted(state, namespace, name);
+                self.mark_evicted(state, &info, &key, &mut options.preconditions)?;
             }
+            let deleted = self.delete_in(state, &Gvr::PODS, Some(namespace), name, &options)?;
             Ok(deleted.warn(warnings))
         })
         .map(drop)
     }
 
-    /// Adds the `DisruptionTarget` condition to an evicted pod.
-    fn mark_evicted(&self, state: &mut State, namespace: &str, name: &str) {
-        let Ok((info, key)) = locate(state, &Gvr::PODS, Some(namespace), name) else {
-            return;
+    /// Adds the `DisruptionTarget` condition to a pod that is about to be evicted. The preconditions then are those of the
+    /// deletion that follows.
+    fn mark_evicted(
+        &self,
+        state: &mut State,
+        info: &Arc<ResourceInfo>,
+        key: &ObjectKey,
+        preconditions: &mut Preconditions,
+    ) -> Result<(), ApiError> {
+        let Some(old) = state.get(info, key).cloned() else {
+            return Err(ApiError::not_found("", "pods", &key.name));
         };
-        let Some(old) = state.get(&info, &key).cloned() else {
-            return;
-        };
+        check_preconditions(info, &old, &key.name, preconditions)?;
         let mut new = Value::clone(&old);
         set_condition(
             &mut new,
@@ -151,11 +159,20 @@ impl Cluster {
                 "lastTransitionTime": self.clock().now_rfc3339(),
             }),
         );
-        state.put(&info, &key, new);
+        if new == *old {
+            return Ok(());
+        }
+        let marked = state.put(info, key, new);
+        if preconditions.resource_version.is_some() {
+            let version = meta::field(&marked, "resourceVersion");
+            preconditions.resource_version = Some(version.to_owned());
+        }
+        Ok(())
     }
 }
 
-fn set_condition(pod: &mut Value, condition: Value) {
+/// Sets a condition at its place among the others. Its time stays if only its reason changes.
+fn set_condition(pod: &mut Value, mut condition: Value) {
     if !pod.get("status").is_some_and(Value::is_object) {
         pod["status"] = json!({});
     }
@@ -163,10 +180,15 @@ fn set_condition(pod: &mut Value, condition: Value) {
         .get_mut("conditions")
         .and_then(Value::as_array_mut);
     match conditions {
-        Some(list) => {
-            list.retain(|c| c.get("type") != condition.get("type"));
-            list.push(condition);
-        }
+        Some(list) => match list.iter_mut().find(|c| c["type"] == condition["type"]) {
+            Some(had) => {
+                if had["status"] == condition["status"] {
+                    condition["lastTransitionTime"] = had["lastTransitionTime"].clone();
+                }
+                *had = condition;
+            }
+            None => list.push(condition),
+        },
         None => pod["status"]["conditions"] = json!([condition]),
     }
 }

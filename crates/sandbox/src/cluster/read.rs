@@ -106,9 +106,12 @@ impl Cluster {
             selectors: &selectors,
             plan: &plan,
         };
-        let mut page = read.page(options.limit)?;
+        // A list of any version comes from the watch cache, which ignores the limit.
+        let any_version = options.resource_version == "0" && options.continue_token.is_empty();
+        let limit = if any_version { 0 } else { options.limit };
+        let mut page = read.page(limit)?;
         drop(state);
-        if gvr.version != info.storage_version {
+        if info.custom {
             for item in &mut page.items {
                 *item = at_version(&info, &gvr.version, Arc::clone(item));
             }

@@ -1,6 +1,6 @@
 //! Brings an object into the form of its kind: unknown fields, defaults, duplicate owners.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{FieldValidation, WriteOptions};
 use crate::address::Gvr;
@@ -21,6 +21,31 @@ pub(super) fn custom(info: &ResourceInfo, gvr: &Gvr, object: &mut Value) -> Vec<
     let dropped = schema::prune(schema, object);
     schema::default(schema, object);
     dropped
+}
+
+/// Brings a stored instance of a CRD into the form of a version, as the real server decodes it: pruned and defaulted by
+/// the schema of its own version, and then pruned by that of the requested one.
+pub(super) fn read(info: &ResourceInfo, version: &str, object: &mut Value) {
+    let varied = info.schemas.are_varied();
+    let stored = info.schemas.of(info.version_of(object));
+    if let Some(schema) = stored.filter(|_| varied) {
+        schema::prune(schema, object);
+        schema::default(schema, object);
+    }
+    convert(info, version, object);
+}
+
+/// Brings an instance of a CRD into the form in which it is stored.
+pub(super) fn store(info: &ResourceInfo, object: &mut Value) {
+    convert(info, &info.storage_version, object);
+}
+
+fn convert(info: &ResourceInfo, version: &str, object: &mut Value) {
+    object["apiVersion"] = json!(info.api_version(version));
+    let schema = info.schemas.of(version);
+    if let Some(schema) = schema.filter(|_| info.schemas.are_varied()) {
+        schema::prune(schema, object);
+    }
 }
 
 /// The errors of an instance against its CRD's schema; `old` is its stored state.

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::create::{check_name, check_namespace, check_subresource, check_type, undecodable};
-use super::write::Entry;
+use super::write::{Entry, check_size};
 use super::written::Written;
-use super::{Cluster, State, WriteOptions, definitions, event_view, locate, managed, shape};
+use super::{
+    Cluster, State, WriteOptions, at_version, definitions, event_view, locate, managed, shape,
+};
 use crate::address::{Actor, Gvr, ObjectKey, Subresource};
 use crate::error::{ApiError, Cause, Reason};
 use crate::fields::Managers;
@@ -37,11 +39,20 @@ impl Cluster {
         subresource: Subresource,
         options: &WriteOptions,
     ) -> Result<Arc<Value>, ApiError> {
-        let written =
-            self.update_written(actor, gvr, namespace, name, object, subresource, options)?;
+        let written = self.update_written(
+            actor,
+            gvr,
+            namespace,
+            name,
+            object,
+            subresource,
+            options,
+            None,
+        )?;
         Ok(written.object)
     }
 
+    /// `forbidden` is the refusal of a request that may change the object, but not create it.
     #[allow(clippy::too_many_arguments, reason = "a request has that many parts")]
     pub(crate) fn update_written(
         &self,
@@ -52,11 +63,20 @@ impl Cluster {
         object: Value,
         subresource: Subresource,
         options: &WriteOptions,
+        forbidden: Option<&ApiError>,
     ) -> Result<Written, ApiError> {
         if event_view::shows(gvr) {
             let (core, object) = (&Gvr::EVENTS, event_view::incoming(object));
-            let updated =
-                self.update_written(actor, core, namespace, name, object, subresource, options);
+            let updated = self.update_written(
+                actor,
+                core,
+                namespace,
+                name,
+                object,
+                subresource,
+                options,
+                forbidden,
+            );
             return event_view::written(updated);
         }
         let entry = Entry {
@@ -70,7 +90,16 @@ impl Cluster {
         };
         let options = options.managed_by(actor);
         self.write(entry, |state| {
-            self.update_in(state, gvr, namespace, name, object, subresource, &options)
+            self.update_in(
+                state,
+                gvr,
+                namespace,
+                name,
+                object,
+                subresource,
+                &options,
+                forbidden,
+            )
         })
     }
 
@@ -84,6 +113,7 @@ impl Cluster {
         mut object: Value,
         subresource: Subresource,
         options: &WriteOptions,
+        forbidden: Option<&ApiError>,
     ) -> Result<Written, ApiError> {
         let (info, key) = locate(state, gvr, namespace, name)?;
         check_subresource(&info, gvr, subresource)?;
@@ -96,14 +126,15 @@ impl Cluster {
         let warnings = shape::judge(&info, gvr, dropped, options)?;
         check_name(&object, name)?;
         check_namespace(&mut object, namespace)?;
-        let Some(old) = state.get(&info, &key).cloned() else {
+        let Some(stored) = state.get(&info, &key).cloned() else {
             if info.has(Traits::CREATE_ON_UPDATE) && subresource == Subresource::None {
                 meta::set(&mut object, "name", json!(name));
                 meta::unset(&mut object, "resourceVersion");
-                return self.create_in(state, gvr, namespace, object, None, options);
+                return self.create_in(state, gvr, namespace, object, None, options, forbidden);
             }
             return Err(ApiError::not_found(&info.group, &info.resource, name));
         };
+        let old = at_version(&info, &gvr.version, Arc::clone(&stored));
         let uid = meta::uid(&object);
         if !uid.is_empty() && uid != meta::uid(&old) {
             let path = info.storage_path(&key.namespace, &key.name);
@@ -122,7 +153,7 @@ impl Cluster {
             &info,
             gvr,
             &key,
-            &old,
+            (&stored, &old),
             object,
             None,
             subresource,
@@ -131,8 +162,8 @@ impl Cluster {
         Ok(applied.warn(warnings))
     }
 
-    /// Checks a proposed state against the stored one and stores it, or removes the object when the
-    /// proposal removes its last finalizer. `applied` is who owns what after a server-side apply.
+    /// Checks a proposed state against the stored one, which the request's version shows as `old`, and stores it, or removes
+    /// the object when the proposal removes its last finalizer. `applied` is who owns what after a server-side apply.
     #[allow(clippy::too_many_arguments, reason = "a request has that many parts")]
     pub(super) fn apply(
         &self,
@@ -140,7 +171,7 @@ impl Cluster {
         info: &Arc<ResourceInfo>,
         gvr: &Gvr,
         key: &ObjectKey,
-        old: &Arc<Value>,
+        (stored, old): (&Arc<Value>, &Arc<Value>),
         mut new: Value,
         applied: Option<Managers>,
         subresource: Subresource,
@@ -165,7 +196,11 @@ impl Cluster {
             own
         });
         isolate(info, gvr, old, &mut new, subresource);
+        new["apiVersion"] = json!(info.api_version(&info.storage_version));
         meta::unset(&mut new, managed::FIELD);
+        if info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS) && subresource == Subresource::None {
+            crd::prepare_update(&mut new);
+        }
         let twice = shape::dedup_owners(&mut new);
         settle(info, &mut new);
         count_generation(info, gvr, old, &mut new);
@@ -184,8 +219,11 @@ impl Cluster {
         let request = self.request(info, gvr, subresource, options);
         let written = own.as_ref().unwrap_or(&new);
         let managers = applied.unwrap_or_else(|| request.updated(sent, old, written));
-        if managed::is_same(old, &new) && managers.same_but_times(managed::of(old)) {
-            return Ok(Written::unchanged(Arc::clone(old)));
+        if info.custom {
+            shape::store(info, &mut new);
+        }
+        if managed::is_same(stored, &new) && managers.same_but_times(managed::of(stored)) {
+            return Ok(Written::unchanged(Arc::clone(stored)));
         }
         managed::set(&mut new, managers);
         if goes_away(info, old, &new) {
@@ -200,6 +238,7 @@ impl Cluster {
         if options.dry_run {
             return Ok(Written::changed(Arc::new(new)).warn(warnings));
         }
+        check_size(&new)?;
         let stored = state.put(info, key, new);
         if info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS) {
             definitions::changed(state, &stored);
@@ -464,7 +503,7 @@ fn check_change(
     if info.is(&Gvr::PODS) && subresource == Subresource::None {
         causes.extend(pod::check_update(old, new));
     }
-    if info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS) {
+    if info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS) && subresource == Subresource::None {
         causes.extend(crd::check_update(old, new));
     }
     if !info.custom && info.group.is_empty() && subresource == Subresource::None {

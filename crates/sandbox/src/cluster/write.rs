@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::written::{Effect, Written};
 use super::{Cluster, Consequence, State, at_version};
 use crate::address::{Actor, Gvr, ObjectKey};
-use crate::error::ApiError;
+use crate::error::{ApiError, Reason};
 use crate::meta;
 use crate::recorder::{Outcome, Verb, Write};
 
@@ -69,6 +69,34 @@ impl Cluster {
             dry_run: false,
         };
         self.recorder().push(record(entry, &consequence.result));
+    }
+}
+
+/// etcd's limit of a request, in bytes.
+const REQUEST_LIMIT: usize = 1_572_864;
+
+/// Refuses an object that is too large to be stored. The real server stores built-in kinds in a shorter form.
+///
+/// # Errors
+/// 500, as from etcd.
+pub(super) fn check_size(object: &Value) -> Result<(), ApiError> {
+    if size(object) <= REQUEST_LIMIT {
+        return Ok(());
+    }
+    let why = "etcdserver: request is too large";
+    Err(ApiError::new(500, Reason::Unknown, why))
+}
+
+/// About the length of a value as JSON.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| size(item) + 1).sum(),
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| key.len() + 4 + size(value))
+            .sum(),
+        _ => 4,
     }
 }
 

@@ -10,12 +10,13 @@ use serde_json::{Value, json};
 
 use super::negotiate::{Form, accept};
 use super::respond::{self, Answer, Writer};
-use super::route::{ResourceRequest, verb};
+use super::route::{ResourceRequest, access_to, verb};
 use super::{Call, Server, review, watch};
+use crate::access::{self, Authorization};
 use crate::address::{Gvr, Subresource};
-use crate::cluster::{Effect, ListOptions, Written};
+use crate::cluster::{Effect, ListOptions, Patch, Written};
 use crate::error::{ApiError, Cause};
-use crate::kinds::ResourceInfo;
+use crate::kinds::{ResourceInfo, Traits};
 use crate::meta;
 use crate::recorder::Verb;
 
@@ -183,6 +184,16 @@ impl Request<'_> {
         }
     }
 
+    /// The refusal of an update or patch that would create the object, if its user may only change it.
+    fn forbidden_create(&self) -> Option<ApiError> {
+        let (server, call) = (self.server, self.call);
+        if server.authorization == Authorization::AllowAll && !call.impersonates {
+            return None;
+        }
+        let access = access_to(&call.parts, self.request, &call.query).with_verb(Verb::Create);
+        access::check(&server.cluster, &call.user, &access).err()
+    }
+
     fn create(&self, writer: &Writer<'_>) -> Result<Answer, ApiError> {
         let options = self.write_options()?;
         let (body, warnings) = self.body(&options)?;
@@ -203,6 +214,8 @@ impl Request<'_> {
     fn update(&self, subresource: Subresource, writer: &Writer<'_>) -> Result<Answer, ApiError> {
         let options = self.write_options()?;
         let (body, warnings) = self.body(&options)?;
+        let creates = self.info.has(Traits::CREATE_ON_UPDATE);
+        let forbidden = creates.then(|| self.forbidden_create()).flatten();
         let written = self.server.cluster.update_written(
             &self.call.actor,
             &self.request.gvr,
@@ -211,6 +224,7 @@ impl Request<'_> {
             body,
             subresource,
             &options,
+            forbidden.as_ref(),
         )?;
         let answer = writer.object(code(&written), &written.object);
         Ok(respond::warn(
@@ -220,21 +234,24 @@ impl Request<'_> {
     }
 
     fn patch(&self, subresource: Subresource, writer: &Writer<'_>) -> Result<Answer, ApiError> {
+        let patch = self.patch_body()?;
+        let creates = matches!(patch, Patch::Apply(_));
+        let forbidden = creates.then(|| self.forbidden_create()).flatten();
         let written = self.server.cluster.patch_written(
             &self.call.actor,
             &self.request.gvr,
             self.namespace(),
             &self.request.name,
-            self.patch_body()?,
+            patch,
             subresource,
             &self.write_options()?,
+            forbidden.as_ref(),
         )?;
         let answer = writer.object(code(&written), &written.object);
         Ok(respond::warn(answer, &written.warnings))
     }
 
     fn delete(&self, writer: &Writer<'_>) -> Result<Answer, ApiError> {
-        use crate::kinds::Traits;
         let options = self.delete_options()?;
         let request = self.request;
         let written = self.server.cluster.delete_written(

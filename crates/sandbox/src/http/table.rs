@@ -2,6 +2,7 @@
 
 mod builtin;
 mod cells;
+mod path;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -10,6 +11,7 @@ use crate::kinds::{Column, ResourceInfo};
 use crate::wire::Partial;
 use builtin::builtin;
 use cells::{age, name, since};
+use path::Path;
 
 /// The table of these objects, without `apiVersion` and `metadata`.
 pub(super) fn table(
@@ -75,9 +77,12 @@ fn custom_columns(custom: &[Column]) -> Vec<Value> {
 }
 
 fn custom_rows(custom: &[Column], objects: &[&Value], now: Timestamp) -> Vec<Vec<Value>> {
+    let paths: Vec<Option<Path>> = custom.iter().map(|c| Path::parse(&c.path)).collect();
     let cells = |object: &&Value| {
         let mut cells = vec![name(object, now)];
-        cells.extend(custom.iter().map(|c| custom_cell(c, object, now)));
+        let found = paths.iter().map(|path| first(path.as_ref()?, object));
+        let custom_cells = custom.iter().zip(found);
+        cells.extend(custom_cells.map(|(column, found)| custom_cell(column, found, now)));
         if custom.is_empty() {
             cells.push(age(object, now));
         }
@@ -86,22 +91,28 @@ fn custom_rows(custom: &[Column], objects: &[&Value], now: Timestamp) -> Vec<Vec
     objects.iter().map(cells).collect()
 }
 
-/// Evaluates a simple JSON path (`.a.b[0].c`); other expressions give an empty cell.
-fn custom_cell(column: &Column, object: &Value, now: Timestamp) -> Value {
-    let mut found = Some(object);
-    for part in column.path.split(['.', '[']).filter(|p| !p.is_empty()) {
-        found = found.and_then(|value| match part.strip_suffix(']') {
-            Some(index) => match index.parse::<usize>() {
-                Ok(index) => value.get(index),
-                Err(_) => value.get(index.trim_matches(['\'', '"'])),
-            },
-            None => value.get(part),
-        });
-    }
-    match (found, column.kind.as_str()) {
-        (None, _) => Value::Null,
-        (Some(Value::String(at)), "date") => json!(since(at, now)),
-        (Some(value @ (Value::String(_) | Value::Number(_) | Value::Bool(_))), _) => value.clone(),
-        (Some(other), _) => json!(other.to_string()),
+/// A column shows the first of the values that its path leads to.
+fn first<'a>(path: &Path, object: &'a Value) -> Option<&'a Value> {
+    path.find(object)?.first().copied()
+}
+
+/// A value in the form of its column; nothing if it has another type.
+fn custom_cell(column: &Column, found: Option<&Value>, now: Timestamp) -> Value {
+    let whole = |number: f64| format!("{:.0}", number.trunc()).parse::<i64>().ok();
+    match (column.kind.as_str(), found) {
+        (_, None | Some(Value::Null)) => Value::Null,
+        ("string", Some(Value::String(text))) => json!(text),
+        ("string", Some(other)) => json!(other.to_string()),
+        ("date", Some(Value::String(at))) => match at.parse::<Timestamp>() {
+            Ok(_) => json!(since(at, now)),
+            Err(_) => json!("<invalid>"),
+        },
+        ("integer", Some(Value::Number(number))) => match number.as_i64() {
+            Some(number) => json!(number),
+            None => json!(number.as_f64().and_then(whole)),
+        },
+        ("number", Some(number @ Value::Number(_))) => number.clone(),
+        ("boolean", Some(flag @ Value::Bool(_))) => flag.clone(),
+        _ => Value::Null,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ResourceInfo, Scope, ServedVersion, StatusFace, Traits};
+use super::{ResourceInfo, Schemas, Scope, ServedVersion, StatusFace, Traits};
 
 const UNCONDITIONAL: Traits = Traits::UNCONDITIONAL_UPDATE;
 const PLAIN: Traits = Traits(0);
@@ -52,7 +52,7 @@ const ROWS: &[Row] = &[
     ("coordination.k8s.io/v1", "leases", "lease", "Lease", &[], Namespaced, NoStatus, Traits::CREATE_ON_UPDATE),
     ("apiextensions.k8s.io/v1", "customresourcedefinitions", "customresourcedefinition", "CustomResourceDefinition", &["crd", "crds"], Cluster, StatusOnly, Traits::GENERATION),
     ("policy/v1", "poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget", &["pdb"], Namespaced, WithMetadata, Traits::GENERATION),
-    ("storage.k8s.io/v1", "volumeattachments", "volumeattachment", "VolumeAttachment", &[], Cluster, WithMetadata, UNCONDITIONAL),
+    ("storage.k8s.io/v1", "volumeattachments", "volumeattachment", "VolumeAttachment", &[], Cluster, WithMetadata, RETURNED),
     ("discovery.k8s.io/v1", "endpointslices", "endpointslice", "EndpointSlice", &[], Namespaced, NoStatus, COUNTED),
     ("apiregistration.k8s.io/v1", "apiservices", "apiservice", "APIService", &[], Cluster, WithMetadata, PLAIN),
     ("storage.k8s.io/v1", "storageclasses", "storageclass", "StorageClass", &["sc"], Cluster, NoStatus, RETURNED),
@@ -147,5 +147,6 @@ fn build(row: &Row) -> ResourceInfo {
         scope,
         custom: false,
         traits,
+        schemas: Schemas::default(),
     }
 }

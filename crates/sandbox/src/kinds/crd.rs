@@ -1,13 +1,15 @@
 //! CustomResourceDefinitions: their validation, and the kind that each defines.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::schema::{Checks, refuse, unrecognized_formats};
-use super::{Column, ResourceInfo, ResourceKey, Scope, ServedVersion, StatusFace, Traits};
+use super::{Column, ResourceInfo, ResourceKey, Schemas, Scope, ServedVersion, StatusFace, Traits};
 use crate::error::Cause;
 use crate::meta;
+use crate::names::letter_label;
 
 /// The kind that a definition defines.
 pub(crate) fn key_of(crd: &Value) -> ResourceKey {
@@ -20,7 +22,14 @@ pub(crate) fn key_of(crd: &Value) -> ResourceKey {
 
 /// Defaults and checks of a new definition.
 pub(crate) fn prepare_create(crd: &mut Value) -> Vec<Cause> {
-    let causes = check(crd);
+    let stored = storage_version(crd).map(str::to_owned);
+    crd["status"] = json!({
+        "acceptedNames": {"plural": "", "kind": ""},
+        "storedVersions": Vec::from_iter(stored),
+    });
+    let mut causes = check(crd);
+    causes.extend(check_stored(crd));
+    causes.extend(check_approval(None, crd));
     if !causes.is_empty() {
         return causes;
     }
@@ -35,15 +44,31 @@ pub(crate) fn prepare_create(crd: &mut Value) -> Vec<Cause> {
     if crd["spec"].get("conversion").is_none() {
         crd["spec"]["conversion"] = json!({"strategy": "None"});
     }
-    let stored = versions(crd).find(|v| v.get("storage") == Some(&Value::Bool(true)));
-    let stored = stored
-        .map(|v| meta::text(v, &["name"]).to_owned())
-        .unwrap_or_default();
-    crd["status"] = json!({
-        "acceptedNames": {"plural": "", "kind": ""},
-        "storedVersions": [stored],
-    });
     Vec::new()
+}
+
+/// Notes the storage version of a changed definition among those that stored objects may have.
+pub(crate) fn prepare_update(crd: &mut Value) {
+    let Some(version) = storage_version(crd).map(str::to_owned) else {
+        return;
+    };
+    let status = &mut crd["status"];
+    if status.is_null() {
+        *status = json!({});
+    }
+    match status
+        .get_mut("storedVersions")
+        .and_then(Value::as_array_mut)
+    {
+        Some(stored) if stored.iter().any(|one| *one == version) => {}
+        Some(stored) => stored.push(json!(version)),
+        None => status["storedVersions"] = json!([version]),
+    }
+}
+
+fn storage_version(crd: &Value) -> Option<&str> {
+    let is_stored = |version: &&Value| version.get("storage") == Some(&Value::Bool(true));
+    Some(meta::text(versions(crd).find(is_stored)?, &["name"]))
 }
 
 fn versions(crd: &Value) -> impl Iterator<Item = &Value> {
@@ -84,22 +109,31 @@ fn check(crd: &Value) -> Vec<Cause> {
             &["Cluster", "Namespaced"],
         ));
     }
+    let names: Vec<&str> = versions(crd).map(|v| meta::text(v, &["name"])).collect();
+    let unnamed = |path: &str, name: &str| {
+        let why = letter_label(name)?;
+        Some(Cause::invalid(path, &format!("{name:?}"), why))
+    };
+    for (index, name) in names.iter().enumerate() {
+        causes.extend(unnamed(&format!("spec.versions[{index}].name"), name));
+    }
+    let shown = || serde_json::to_string(&crd["spec"]["versions"]).unwrap_or_default();
+    if names.iter().collect::<BTreeSet<_>>().len() < names.len() {
+        let why = "must contain unique version names";
+        causes.push(Cause::invalid("spec.versions", &shown(), why));
+    }
     let stored = versions(crd)
         .filter(|v| v.get("storage") == Some(&Value::Bool(true)))
         .count();
     if stored != 1 {
         causes.push(Cause::invalid(
             "spec.versions",
-            &serde_json::to_string(&crd["spec"]["versions"]).unwrap_or_default(),
+            &shown(),
             "must have exactly one version marked as storage version",
         ));
-        let path = "status.storedVersions";
-        causes.push(Cause::invalid(
-            path,
-            "[]",
-            "must have at least one stored version",
-        ));
     }
+    // The old field of definitions with one version, which the real server still derives.
+    causes.extend(names.first().and_then(|name| unnamed("spec.version", name)));
     // The real server checks a schema that all versions share once, under its old name.
     let schemas: Vec<Option<&Value>> = versions(crd).map(schema_of).collect();
     let shared = schemas
@@ -119,6 +153,91 @@ fn check(crd: &Value) -> Vec<Cause> {
     causes
 }
 
+/// The errors in the versions that stored objects may have.
+fn check_stored(crd: &Value) -> Vec<Cause> {
+    let path = "status.storedVersions";
+    let stored = texts(meta::at(crd, &["status", "storedVersions"]));
+    if stored.is_empty() {
+        let why = "must have at least one stored version";
+        return vec![Cause::invalid(path, "[]", why)];
+    }
+    let mut causes = Vec::new();
+    for version in versions(crd) {
+        let name = meta::text(version, &["name"]);
+        let is_storage = version.get("storage") == Some(&Value::Bool(true));
+        if is_storage && !stored.iter().any(|one| one == name) {
+            let why = format!("must have the storage version {name}");
+            causes.push(Cause::invalid(path, &json!(stored).to_string(), &why));
+        }
+    }
+    for (index, name) in stored.iter().enumerate() {
+        if versions(crd).all(|version| meta::text(version, &["name"]) != name) {
+            let why = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+            );
+            let path = format!("{path}[{index}]");
+            causes.push(Cause::invalid(&path, &format!("{name:?}"), &why));
+        }
+    }
+    causes
+}
+
+const APPROVAL: &str = "api-approved.kubernetes.io";
+
+/// Whether the groups of Kubernetes itself have agreed to a definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Approval {
+    Missing,
+    Bypassed,
+    Approved,
+    Invalid,
+}
+
+fn approval(crd: &Value) -> Approval {
+    let text = meta::text(crd, &["metadata", "annotations", APPROVAL]);
+    if text.is_empty() {
+        return Approval::Missing;
+    }
+    if text.starts_with("unapproved") {
+        return Approval::Bypassed;
+    }
+    let url = text.parse::<http::Uri>();
+    match url.is_ok_and(|url| url.scheme().is_some() && url.host().is_some()) {
+        true => Approval::Approved,
+        false => Approval::Invalid,
+    }
+}
+
+/// Definitions in a group of Kubernetes itself need an approval. One that has had none may stay without.
+fn check_approval(old: Option<&Value>, new: &Value) -> Option<Cause> {
+    let group = meta::text(new, &["spec", "group"]);
+    let is_in = |domain: &str| {
+        let host = group.strip_suffix(domain);
+        host.is_some_and(|host| host.is_empty() || host.ends_with('.'))
+    };
+    if !(is_in("k8s.io") || is_in("kubernetes.io")) {
+        return None;
+    }
+    let now = approval(new);
+    if old.is_some_and(|old| approval(old) == now) {
+        return None;
+    }
+    let field = format!("metadata.annotations[{APPROVAL}]");
+    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
+    let needed = format!("protected groups must have approval annotation {APPROVAL:?}");
+    match now {
+        Approval::Approved | Approval::Bypassed => None,
+        Approval::Missing => Some(Cause::required(&field, &format!("{needed}, {see}"))),
+        Approval::Invalid => {
+            let value = meta::text(new, &["metadata", "annotations", APPROVAL]);
+            let why = format!(
+                "{needed} with either a URL or a reason starting with \"unapproved\", {see}"
+            );
+            Some(Cause::invalid(&field, &format!("{value:?}"), &why))
+        }
+    }
+}
+
 fn schema_of(version: &Value) -> Option<&Value> {
     meta::at(version, &["schema", "openAPIV3Schema"])
 }
@@ -136,6 +255,8 @@ pub(crate) fn warnings(crd: &Value) -> Vec<String> {
 /// All errors in a changed definition.
 pub(crate) fn check_update(old: &Value, new: &Value) -> Vec<Cause> {
     let mut causes = check(new);
+    causes.extend(check_stored(new));
+    causes.extend(check_approval(Some(old), new));
     for field in ["group", "scope"] {
         let path = ["spec", field];
         if meta::text(old, &path) != meta::text(new, &path) {
@@ -159,12 +280,15 @@ fn texts(value: Option<&Value>) -> Vec<String> {
 pub(crate) fn describe(crd: &Value) -> ResourceInfo {
     let (group, resource) = key_of(crd);
     let names = &crd["spec"]["names"];
-    let stored = versions(crd).find(|v| v.get("storage") == Some(&Value::Bool(true)));
     let mut served: Vec<ServedVersion> = versions(crd)
         .filter(|v| v.get("served") != Some(&Value::Bool(false)))
         .map(served_version)
         .collect();
     served.sort_by_key(|v| priority(&v.name));
+    let schemas = versions(crd).filter_map(|version| {
+        let name = meta::text(version, &["name"]).to_owned();
+        Some((name, Arc::new(schema_of(version)?.clone())))
+    });
     let cluster = meta::text(crd, &["spec", "scope"]) == "Cluster";
     let accepted = &crd["status"]["acceptedNames"];
     let name = |field: &str| {
@@ -179,9 +303,7 @@ pub(crate) fn describe(crd: &Value) -> ResourceInfo {
     ResourceInfo {
         group,
         versions: served,
-        storage_version: stored
-            .map(|v| meta::text(v, &["name"]).to_owned())
-            .unwrap_or_default(),
+        storage_version: storage_version(crd).unwrap_or_default().to_owned(),
         resource,
         singular: name("singular"),
         kind: name("kind"),
@@ -195,6 +317,7 @@ pub(crate) fn describe(crd: &Value) -> ResourceInfo {
         },
         custom: true,
         traits: Traits::GENERATION,
+        schemas: Schemas::new(schemas.collect()),
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) mod volume;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::address::{Gvr, Subresource};
 
 pub(crate) use builtin::builtin;
@@ -106,7 +108,7 @@ pub struct ServedVersion {
     /// Fields, as dotted paths, that field selectors support besides those of metadata.
     pub selectable: Vec<String>,
     /// The OpenAPI schema of a CRD; built-in kinds have types instead.
-    pub schema: Option<Arc<serde_json::Value>>,
+    pub schema: Option<Arc<Value>>,
     /// The compiled checks of that schema.
     pub(crate) checks: Arc<schema::Checks>,
 }
@@ -138,6 +140,41 @@ pub struct ResourceInfo {
     /// True for kinds of a CRD.
     pub custom: bool,
     pub(crate) traits: Traits,
+    pub(crate) schemas: Schemas,
+}
+
+/// The schemas of a CRD, also of versions that are not served. Built-in kinds have none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Schemas {
+    by_version: BTreeMap<String, Arc<Value>>,
+    /// Whether a stored object may differ from how a version shows it: versions with different schemas, now or before.
+    varied: bool,
+}
+
+impl Schemas {
+    pub(crate) fn new(by_version: BTreeMap<String, Arc<Value>>) -> Self {
+        let mut all = by_version.values();
+        let first = all.next();
+        let varied = all.any(|schema| Some(schema) != first);
+        Schemas { by_version, varied }
+    }
+
+    /// The schemas of a changed definition, whose objects may have been stored with these.
+    pub(crate) fn replacing(mut self, before: &Schemas) -> Self {
+        let mut schemas = self.by_version.values().chain(before.by_version.values());
+        let first = schemas.next();
+        let differ = schemas.any(|schema| Some(schema) != first);
+        self.varied |= before.varied || differ;
+        self
+    }
+
+    pub(crate) fn of(&self, version: &str) -> Option<&Value> {
+        self.by_version.get(version).map(Arc::as_ref)
+    }
+
+    pub(crate) fn are_varied(&self) -> bool {
+        self.varied
+    }
 }
 
 impl ResourceInfo {
@@ -163,6 +200,18 @@ impl ResourceInfo {
         } else {
             format!("{}/{version}", self.group)
         }
+    }
+
+    /// Whether an object of this kind has the `apiVersion` of a version.
+    pub(crate) fn is_at(&self, version: &str, object: &Value) -> bool {
+        self.version_of(object) == version
+    }
+
+    /// The version of an object of this kind.
+    pub(crate) fn version_of<'a>(&self, object: &'a Value) -> &'a str {
+        let api_version = crate::meta::text(object, &["apiVersion"]);
+        let version = api_version.rsplit_once('/').map(|(_, version)| version);
+        version.unwrap_or(api_version)
     }
 
     /// Whether a version with this `apiVersion` is served.

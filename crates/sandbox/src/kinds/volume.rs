@@ -1,9 +1,12 @@
 //! PVCs and PVs: defaults, required fields, immutability.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::error::Cause;
 use crate::meta;
+use crate::quantity::parse_milli;
 
 const PVC: &str = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
 /// Fields of a PV's spec that are not volume sources.
@@ -72,11 +75,13 @@ fn check(volume: &Value) -> Vec<Cause> {
 
 /// All errors in an update of a PVC.
 pub(crate) fn check_pvc_update(old: &Value, new: &Value) -> Vec<Cause> {
+    let is_bound = meta::text(new, &["status", "phase"]) == "Bound";
     let fixed = |pvc: &Value| {
         let mut spec = pvc.get("spec").cloned().unwrap_or_default();
         if let Some(spec) = spec.as_object_mut() {
-            for free in ["resources", "volumeAttributesClassName"] {
-                spec.remove(free);
+            spec.remove("resources");
+            if is_bound {
+                spec.remove("volumeAttributesClassName");
             }
             // The binder sets the volume name once.
             if meta::text(old, &["spec", "volumeName"]).is_empty() {
@@ -85,10 +90,44 @@ pub(crate) fn check_pvc_update(old: &Value, new: &Value) -> Vec<Cause> {
         }
         spec
     };
-    if fixed(old) == fixed(new) {
-        return Vec::new();
+    let (before, mut after) = (resources(old), resources(new));
+    let (had, has) = (before.get(&STORAGE), after.get(&STORAGE).cloned());
+    if is_bound && let (Some(had), Some(size)) = (had, after.get_mut(&STORAGE)) {
+        size.clone_from(had);
     }
-    vec![Cause::forbidden("spec", PVC)]
+    let mut causes = check_pvc(new);
+    if fixed(old) != fixed(new) || before != after {
+        causes.push(Cause::forbidden("spec", PVC));
+    }
+    let capacity = meta::text(old, &["status", "capacity", "storage"]);
+    let milli = |size: Option<&Amount>| match size {
+        Some(Ok(milli)) => *milli,
+        _ => 0,
+    };
+    let size = milli(has.as_ref());
+    if size < milli(had) && size <= parse_milli(capacity).unwrap_or_default() {
+        let why = "field can not be less than status.capacity";
+        let path = "spec.resources.requests.storage";
+        causes.push(Cause::forbidden(path, why));
+    }
+    causes
+}
+
+const STORAGE: (&str, &str) = ("requests", "storage");
+
+/// A quantity in thousandths, or what is none.
+type Amount = Result<i128, Value>;
+
+/// The requests and limits of a claim, by name.
+fn resources(pvc: &Value) -> BTreeMap<(&str, &str), Amount> {
+    let part = |part: &'static str| {
+        let named = meta::at(pvc, &["spec", "resources", part]).and_then(Value::as_object);
+        named.into_iter().flatten().map(move |(name, quantity)| {
+            let milli = quantity.as_str().and_then(parse_milli);
+            ((part, name.as_str()), milli.ok_or_else(|| quantity.clone()))
+        })
+    };
+    part("requests").chain(part("limits")).collect()
 }
 
 /// All errors in an update of a PV.

@@ -10,14 +10,13 @@ use crate::address::Subresource;
 use crate::clock::rfc3339;
 use crate::cluster::{DeleteOptions, Patch};
 use crate::error::{ApiError, Cause, Reason};
-use crate::kinds::scale;
+use crate::kinds::{scale, types};
 use crate::meta;
 use crate::recorder::Verb;
 
 impl Request<'_> {
     pub(super) fn bind(&self) -> Result<Answer, ApiError> {
-        let body = self.plain_body()?;
-        self.check_same_name(&body, "Binding")?;
+        let body = self.body_of("Binding", "core", &["v1"])?;
         let kind = meta::text(&body, &["target", "kind"]);
         let node = meta::text(&body, &["target", "name"]);
         // The real server fails here instead of refusing.
@@ -72,6 +71,7 @@ impl Request<'_> {
             patch,
             Subresource::Scale,
             &self.write_options()?,
+            None,
         )?;
         let answer = respond::json(200, &scale::of(&written.object));
         Ok(respond::warn(answer, &written.warnings))
@@ -114,13 +114,21 @@ impl Request<'_> {
         Ok(respond::json(201, &body))
     }
 
-    fn check_same_name(&self, body: &Value, kind: &str) -> Result<(), ApiError> {
-        let name = meta::name(body);
-        if name.is_empty() || name == self.request.name {
-            return Ok(());
+    /// The body of a subresource with its own type: it must be of that type, and name the object.
+    fn body_of(&self, kind: &str, package: &str, versions: &[&str]) -> Result<Value, ApiError> {
+        let body = self.plain_body()?;
+        check_type(&body, kind, package, versions)?;
+        let namespace = meta::field(&body, "namespace");
+        if !namespace.is_empty() && namespace != self.request.namespace {
+            return Err(ApiError::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
         }
-        let why = format!("name in URL does not match name in {kind} object");
-        Err(ApiError::bad_request(why))
+        if meta::name(&body) != self.request.name {
+            let why = format!("name in URL does not match name in {kind} object");
+            return Err(ApiError::bad_request(why));
+        }
+        Ok(body)
     }
 
     fn check_same_uid(&self, uid: &str) -> Result<(), ApiError> {
@@ -141,8 +149,7 @@ impl Request<'_> {
     }
 
     pub(super) fn evict(&self) -> Result<Answer, ApiError> {
-        let body = self.plain_body()?;
-        self.check_same_name(&body, "Eviction")?;
+        let body = self.body_of("Eviction", "policy", &["policy/v1", "policy/v1beta1"])?;
         let mut options = match body.get("deleteOptions") {
             None | Some(Value::Null) => DeleteOptions::default(),
             Some(options) => options::of_delete(options)?,
@@ -156,6 +163,31 @@ impl Request<'_> {
         )?;
         Ok(respond::json(201, &success(201)))
     }
+}
+
+/// 400 of a body of another type. What the body leaves out is the type that is expected.
+fn check_type(body: &Value, kind: &str, package: &str, versions: &[&str]) -> Result<(), ApiError> {
+    let given = |field: &str, default: &str| match meta::text(body, &[field]) {
+        "" => default.to_owned(),
+        text => text.to_owned(),
+    };
+    let default = versions.first().copied().unwrap_or_default();
+    let (sent, api_version) = (given("kind", kind), given("apiVersion", default));
+    if sent == kind && versions.contains(&api_version.as_str()) {
+        return Ok(());
+    }
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
+    let why = match types::of_kind(group, version, &sent) {
+        Some(_) => {
+            format!("converting ({version}.{sent}) to ({package}.{kind}): unknown conversion")
+        }
+        None => format!(
+            "no kind {sent:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\""
+        ),
+    };
+    Err(ApiError::bad_request(format!(
+        "{sent} in version {version:?} cannot be handled as a {kind}: {why}"
+    )))
 }
 
 fn success(code: u16) -> Value {

@@ -44,7 +44,9 @@ async fn call(
     body: Value,
 ) -> (u16, Value) {
     let mut request = Request::builder().method(method).uri(path);
-    request = request.header("content-type", "application/json");
+    if !headers.iter().any(|(name, _)| *name == "content-type") {
+        request = request.header("content-type", "application/json");
+    }
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
@@ -105,6 +107,142 @@ async fn an_impersonator_needs_the_right() {
     assert_eq!(status, 200);
     let (status, _) = call(&sandbox, "admin", "GET", PODS, &other, Value::Null).await;
     assert_eq!(status, 403);
+}
+
+#[tokio::test]
+async fn every_requested_group_needs_the_right() {
+    let sandbox = enforcing();
+    sandbox
+        .load_yaml(
+            "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: impersonator}
+rules:
+- {apiGroups: [''], resources: [users], verbs: [impersonate]}
+- {apiGroups: [''], resources: [groups], verbs: [impersonate], resourceNames: [readers]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: impersonator}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: impersonator}
+subjects: [{kind: User, name: jane}]
+",
+        )
+        .unwrap();
+    for (groups, refused) in [
+        (&[][..], ""),
+        (&["readers"][..], ""),
+        (&["writers"][..], "writers"),
+        (&["readers", "system:masters"][..], "system:masters"),
+        (&["system:authenticated"][..], "system:authenticated"),
+    ] {
+        let mut headers = vec![("impersonate-user", "somebody")];
+        headers.extend(groups.iter().map(|group| ("impersonate-group", *group)));
+        let request = call(&sandbox, "jane", "GET", "/version", &headers, Value::Null);
+        let (status, error) = request.await;
+        if refused.is_empty() {
+            assert_eq!(status, 200, "{groups:?}");
+            continue;
+        }
+        let expected = format!(
+            "groups {refused:?} is forbidden: User \"jane\" cannot impersonate resource \"groups\" in API group \"\" at the cluster scope"
+        );
+        assert_eq!((status, &error["message"]), (403, &json!(expected)));
+    }
+}
+
+#[tokio::test]
+async fn a_requested_uid_and_extra_value_need_the_right() {
+    let sandbox = enforcing();
+    let role = |rules: &str| {
+        format!(
+            "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {{name: impersonator}}
+rules:
+- {{apiGroups: [''], resources: [users], verbs: [impersonate]}}
+{rules}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: impersonator}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: impersonator}}
+subjects: [{{kind: User, name: jane}}]
+"
+        )
+    };
+    sandbox.load_yaml(&role("")).unwrap();
+    let uid = [("impersonate-user", "somebody"), ("impersonate-uid", "u")];
+    let (status, error) = call(&sandbox, "jane", "GET", "/version", &uid, Value::Null).await;
+    assert_eq!(status, 403);
+    let expected = "uids.authentication.k8s.io \"u\" is forbidden: User \"jane\" cannot impersonate resource \"uids\" in API group \"authentication.k8s.io\" at the cluster scope";
+    assert_eq!(error["message"], expected);
+    let extra = [
+        ("impersonate-user", "somebody"),
+        ("impersonate-extra-scopes", "v"),
+    ];
+    let (status, error) = call(&sandbox, "jane", "GET", "/version", &extra, Value::Null).await;
+    assert_eq!(status, 403);
+    let expected = "userextras.authentication.k8s.io \"v\" is forbidden: User \"jane\" cannot impersonate resource \"userextras/scopes\" in API group \"authentication.k8s.io\" at the cluster scope";
+    assert_eq!(error["message"], expected);
+    let sandbox = enforcing();
+    let rules = "- {apiGroups: [authentication.k8s.io], resources: [uids, userextras/scopes], verbs: [impersonate]}";
+    sandbox.load_yaml(&role(rules)).unwrap();
+    for headers in [uid, extra] {
+        let (status, _) = call(&sandbox, "jane", "GET", "/version", &headers, Value::Null).await;
+        assert_eq!(status, 200);
+    }
+}
+
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
+
+/// Permissions to change configmaps and leases, and with them the given verb.
+fn changing(verb: &str) -> Sandbox {
+    let sandbox = Sandbox::builder()
+        .seed(1)
+        .authorization(Authorization::Rbac)
+        .build();
+    let manifests = MANIFESTS.replace(
+        "- {apiGroups: [''], resources: [configmaps], verbs: [get, list]}",
+        &format!("- {{apiGroups: ['', coordination.k8s.io], resources: [configmaps, leases], verbs: [get, patch, update, {verb}]}}"),
+    );
+    sandbox.load_yaml(&manifests).unwrap();
+    sandbox
+}
+
+async fn apply(sandbox: &Sandbox, body: Value) -> (u16, Value) {
+    let path = format!("{CONFIGMAPS}/a?fieldManager=m");
+    let media = [("content-type", "application/apply-patch+yaml")];
+    call(sandbox, OPERATOR, "PATCH", &path, &media, body).await
+}
+
+#[tokio::test]
+async fn a_create_by_apply_or_replace_needs_the_right_to_create() {
+    let sandbox = changing("get");
+    let before = sandbox.cluster().version();
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    let (status, error) = apply(&sandbox, map.clone()).await;
+    assert_eq!(status, 403);
+    let expected = "configmaps \"a\" is forbidden: User \"system:serviceaccount:default:operator\" cannot create resource \"configmaps\" in API group \"\" in the namespace \"default\"";
+    assert_eq!(error["message"], expected);
+    let lease = json!({"metadata": {"name": "l"}});
+    let (status, error) = call(&sandbox, OPERATOR, "PUT", LEASE, &[], lease.clone()).await;
+    assert_eq!(status, 403);
+    let expected = "leases.coordination.k8s.io \"l\" is forbidden: User \"system:serviceaccount:default:operator\" cannot create resource \"leases\" in API group \"coordination.k8s.io\" in the namespace \"default\"";
+    assert_eq!(error["message"], expected);
+    // What is invalid is refused as such.
+    let invalid = json!({"metadata": {"name": "l"}, "spec": {"leaseDurationSeconds": -1}});
+    let (status, _) = call(&sandbox, OPERATOR, "PUT", LEASE, &[], invalid).await;
+    assert_eq!((status, sandbox.cluster().version()), (422, before));
+    let (status, _) = call(&sandbox, "admin", "PUT", LEASE, &[], lease.clone()).await;
+    assert_eq!(status, 201);
+    let sandbox = changing("create");
+    assert_eq!(apply(&sandbox, map.clone()).await.0, 201);
+    assert_eq!(apply(&sandbox, map).await.0, 200);
+    let (status, _) = call(&sandbox, OPERATOR, "PUT", LEASE, &[], lease).await;
+    assert_eq!(status, 201);
 }
 
 #[tokio::test]

@@ -200,3 +200,65 @@ async fn printer_columns_make_the_table() {
     assert_eq!(table["columnDefinitions"][1]["name"], "Level");
     assert_eq!(table["rows"][0]["cells"], json!(["t", 3]));
 }
+
+#[tokio::test]
+async fn printer_columns_are_paths() {
+    let columns = [
+        (
+            ".status.conditions[?(@.type==\"Ready\")].status",
+            "string",
+            json!("True"),
+        ),
+        (
+            ".status.conditions[?(@.type=='None')].status",
+            "string",
+            Value::Null,
+        ),
+        (".spec.list[*].n", "string", json!("1")),
+        (".spec.list[-1].n", "string", json!("3")),
+        (".spec.list[0:2].n", "string", json!("1")),
+        (".spec.list[?(@.n>1)].n", "string", json!("2")),
+        (".spec.list[9].n", "string", Value::Null),
+        (".metadata.annotations.x\\.dev/y", "string", json!("z")),
+        (".metadata.annotations['x\\.dev/y']", "string", json!("z")),
+        ("..deep", "string", json!("down")),
+        (".spec.number", "integer", json!(5)),
+        (".spec.number", "string", json!("5")),
+        (".spec.text", "integer", Value::Null),
+        (".spec.flag", "boolean", json!(true)),
+        (".spec.flag", "string", json!("true")),
+        (".spec.float", "number", json!(1.5)),
+        (
+            ".spec.list",
+            "string",
+            json!("[{\"n\":1},{\"n\":2},{\"n\":3}]"),
+        ),
+        (".spec.list[0]", "string", json!("{\"n\":1}")),
+        (".spec.empty", "string", json!("[]")),
+        (".spec.empty[*].n", "string", Value::Null),
+    ];
+    let api = Api::new();
+    let mut definition = definition();
+    let of = |(path, kind, _): &(&str, &str, Value)| json!({"name": path, "type": kind, "jsonPath": path});
+    definition["spec"]["versions"][0]["additionalPrinterColumns"] =
+        columns.iter().map(of).collect();
+    api.make(CRDS, definition).await;
+    let mut object = thing("t");
+    object["metadata"]["annotations"] = json!({"x.dev/y": "z"});
+    object["spec"] = json!({
+        "list": [{"n": 1}, {"n": 2}, {"n": 3}], "empty": [], "number": 5, "text": "five",
+        "flag": true, "float": 1.5, "deep": "down",
+    });
+    api.make(THINGS, object).await;
+    let conditions =
+        json!([{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}]);
+    let status = json!({"status": {"conditions": conditions}});
+    api.merge(&format!("{THINGS}/t/status"), status).await;
+    let (_, table) = api
+        .get_as(THINGS, "application/json;as=Table;g=meta.k8s.io;v=v1")
+        .await;
+    for (index, (path, kind, expected)) in columns.iter().enumerate() {
+        let cell = &table["rows"][0]["cells"][index + 1];
+        assert_eq!(cell, expected, "{path} as {kind}");
+    }
+}

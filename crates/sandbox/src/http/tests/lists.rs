@@ -52,6 +52,24 @@ async fn all_pages_are_of_one_version() {
     assert!(third["metadata"].get("continue").is_none());
 }
 
+/// A list of any version comes from the watch cache, which ignores the limit.
+#[tokio::test]
+async fn a_list_of_any_version_has_no_pages() {
+    let api = with_five().await;
+    for query in ["", "&resourceVersionMatch=NotOlderThan"] {
+        let path = format!("{CONFIGMAPS}?limit=2&resourceVersion=0{query}");
+        let (_, list) = api.get(&path).await;
+        assert_eq!(names(&list), ["a", "b", "c", "d", "e"]);
+        assert!(list["metadata"].get("continue").is_none());
+        assert!(list["metadata"].get("remainingItemCount").is_none());
+    }
+    let version = api.sandbox.cluster().version();
+    for query in ["", "&resourceVersionMatch=NotOlderThan"] {
+        let path = format!("{CONFIGMAPS}?limit=2&resourceVersion={version}{query}");
+        assert_eq!(names(&api.get(&path).await.1), ["a", "b"]);
+    }
+}
+
 #[tokio::test]
 async fn an_expired_token_comes_with_one_to_continue() {
     let api = with_five().await;

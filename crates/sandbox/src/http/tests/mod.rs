@@ -3,6 +3,7 @@
 mod access;
 mod crds;
 mod deletes;
+mod evictions;
 mod faults;
 mod fuzz;
 mod kube_client;
@@ -11,6 +12,8 @@ mod lists;
 mod load;
 mod openapi;
 mod protobuf;
+mod versions;
+mod volumes;
 mod watches;
 mod writes;
 

@@ -281,7 +281,7 @@ async fn only_a_few_fields_of_a_pods_spec_are_mutable(#[case] body: Value, #[cas
 async fn a_pod_is_bound_once() {
     let api = Api::new();
     api.make(PODS, pod("p", None, &[])).await;
-    let binding = json!({"target": {"kind": "Node", "name": "n"}});
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
     let path = format!("{PODS}/p/binding");
     assert_eq!(api.post(&path, binding.clone()).await.0, 201);
     assert_eq!(

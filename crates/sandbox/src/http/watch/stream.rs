@@ -13,7 +13,9 @@ use super::super::negotiate::Form;
 use super::super::respond::Writer;
 use super::super::route::ResourceRequest;
 use super::super::{Server, broken};
-use crate::cluster::{EventType, Expired, StoreEvent, Subscription, at_version, event_view};
+use crate::cluster::{
+    EventType, Expired, StoreEvent, Subscription, at_version, event_view, is_shown_as_stored,
+};
 use crate::error::ApiError;
 use crate::faults::{LiveWatch, Visibility, WatchEnd, WatchPlan};
 use crate::kinds::ResourceInfo;
@@ -247,8 +249,13 @@ impl WatchStream {
         if self.server.faults.hides(&self.live.target, key, event.rv) {
             return;
         }
-        let stored = self.request.gvr.version == self.info.storage_version
-            && !event_view::is_form_of(&self.info);
+        let version = &*self.request.gvr.version;
+        // The definition may have changed since this watch began.
+        let kind_then = match event_view::is_form_of(&self.info) {
+            true => &self.info,
+            false => &*event.resource,
+        };
+        let stored = is_shown_as_stored(kind_then, version, &event.object);
         match (self.form, shown) {
             // The common cases: encoded once for all watches.
             (Form::Object, Shown::After) if stored => self.send(chunk, kind, event.json()),
@@ -260,7 +267,7 @@ impl WatchStream {
                 };
                 let mut object = Value::clone(object);
                 meta::set(&mut object, "resourceVersion", json!(event.rv.to_string()));
-                let object = at_version(&self.info, &self.request.gvr.version, Arc::new(object));
+                let object = at_version(kind_then, version, Arc::new(object));
                 self.write(chunk, kind, &object);
             }
         }

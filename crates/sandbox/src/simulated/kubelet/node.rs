@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::simulated::quantity::{Amount, parse_milli};
+use crate::quantity::parse_milli;
+use crate::simulated::quantity::Amount;
 
 /// A simulated node. Part of the [`KubeletConfig`](crate::simulated::KubeletConfig); the
 /// [example](crate::simulated) keeps the default nodes.
