@@ -19,6 +19,8 @@ pub struct Sources {
     pub in_cluster: bool,
     /// `$POD_NAMESPACE`.
     pub pod_namespace: Option<String>,
+    /// The variable that names a proxy, which applies to the clusters of files. `NO_PROXY` is not read.
+    pub proxy: Option<&'static str>,
 }
 
 impl Sources {
@@ -34,6 +36,9 @@ impl Sources {
             pod_namespace: std::env::var("POD_NAMESPACE")
                 .ok()
                 .filter(|name| !name.is_empty()),
+            proxy: ["HTTPS_PROXY", "https_proxy"]
+                .into_iter()
+                .find(|name| std::env::var(name).is_ok_and(|proxy| !proxy.is_empty())),
         }
     }
 }
@@ -83,6 +88,9 @@ pub enum KubeconfigError {
         "this pod has no usable service account: {0}; pass --kubeconfig to use another cluster"
     )]
     InCluster(String),
+    /// A proxy is configured.
+    #[error("cannot use a proxy: {0}")]
+    Proxy(String),
     /// A setting of the file is invalid: a certificate, an address.
     #[error("{files}: {message}")]
     Unusable {
@@ -104,7 +112,7 @@ pub async fn load(
     sources: &Sources,
 ) -> Result<Config, KubeconfigError> {
     let (config, files) = match files(file, context, sources) {
-        Some(files) => from_files(&files, context).await?,
+        Some(files) => from_files(&files, context, sources.proxy).await?,
         None if sources.in_cluster => {
             let config = Config::incluster()
                 .map_err(|error| KubeconfigError::InCluster(with_causes(&error)))?;
@@ -113,7 +121,7 @@ pub async fn load(
         None => return Err(KubeconfigError::Nowhere),
     };
     let config = without_retries(config);
-    usable(&config).map_err(|message| KubeconfigError::Unusable { files, message })?;
+    usable(&config, files)?;
     Ok(config)
 }
 
@@ -152,6 +160,7 @@ pub fn contexts(file: Option<&Path>, sources: &Sources) -> Vec<String> {
 async fn from_files(
     files: &[PathBuf],
     context: Option<&str>,
+    proxy: Option<&'static str>,
 ) -> Result<(Config, String), KubeconfigError> {
     let mut found = Vec::new();
     let mut missing = None;
@@ -202,6 +211,7 @@ async fn from_files(
             known,
         });
     }
+    without_proxy(&merged, context, &named, proxy)?;
     let options = KubeConfigOptions {
         context: Some(context.to_owned()),
         ..KubeConfigOptions::default()
@@ -210,6 +220,31 @@ async fn from_files(
         .await
         .map_err(|error| unusable(&error))?;
     Ok((config, named))
+}
+
+/// Checks that kube would use no proxy for this context: Belayer is built without. As in kube, the file takes precedence over
+/// the `variable`.
+fn without_proxy(
+    merged: &Kubeconfig,
+    context: &str,
+    files: &str,
+    variable: Option<&str>,
+) -> Result<(), KubeconfigError> {
+    let contexts = merged.contexts.iter();
+    let mut contexts = contexts.filter(|known| known.name == context);
+    let cluster = contexts
+        .find_map(|known| known.context.as_ref())
+        .map(|known| &known.cluster);
+    let mut clusters = merged.clusters.iter();
+    let url = clusters
+        .find(|known| Some(&known.name) == cluster)
+        .and_then(|known| known.cluster.as_ref()?.proxy_url.as_ref());
+    let by = match (url.filter(|url| !url.is_empty()), variable) {
+        (Some(_), _) => format!("remove `proxy-url` of the cluster from {files}"),
+        (None, Some(variable)) => format!("{variable} is set; unset it"),
+        (None, None) => return Ok(()),
+    };
+    Err(KubeconfigError::Proxy(by))
 }
 
 /// The names of files, for messages.
@@ -252,19 +287,22 @@ fn read(file: &Path) -> Result<Kubeconfig, KubeconfigError> {
 }
 
 /// Checks that a client can be built. Does not run a credential plugin.
-fn usable(config: &Config) -> Result<(), String> {
+fn usable(config: &Config, files: String) -> Result<(), KubeconfigError> {
     if !matches!(config.cluster_url.scheme_str(), Some("http" | "https")) {
-        return Err(format!(
-            "invalid URL {:?} of the server (example: https://10.0.0.1:6443)",
-            config.cluster_url.to_string()
-        ));
+        let url = config.cluster_url.to_string();
+        let message = format!("invalid URL {url:?} of the server (example: https://10.0.0.1:6443)");
+        return Err(KubeconfigError::Unusable { files, message });
     }
     if config.auth_info.exec.is_some() || config.auth_info.auth_provider.is_some() {
         return Ok(());
     }
-    ClientBuilder::try_from(config.clone())
-        .map(drop)
-        .map_err(|error| with_causes(&error))
+    match ClientBuilder::try_from(config.clone()) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(KubeconfigError::Unusable {
+            files,
+            message: with_causes(&error),
+        }),
+    }
 }
 
 fn with_causes(error: &dyn std::error::Error) -> String {

@@ -51,10 +51,7 @@ impl Findings {
         };
         // Objects in excepted namespaces are handled and reported, but do not affect the outcome.
         let mut nothing = Pass::default();
-        let excepted = report
-            .except_namespaces
-            .iter()
-            .any(|name| name == namespace);
+        let excepted = report.excepts(namespace);
         let pass = if excepted { &mut nothing } else { pass };
         self.excepted += u64::from(excepted);
         if !released.is_empty() {
@@ -117,22 +114,28 @@ impl Findings {
     }
 
     /// Adds pods that exist only in their records: a running Belayer creates them, or they are reported.
-    pub(crate) fn note_uncreated(&mut self, uncreated: Vec<UncreatedPod>, pass: &mut Pass) {
+    pub(crate) fn note_uncreated(
+        &mut self,
+        uncreated: Vec<UncreatedPod>,
+        pass: &mut Pass,
+        report: &Report,
+    ) {
         for UncreatedPod {
             key,
             why,
             in_progress,
         } in uncreated
         {
-            if in_progress {
-                pass.unsettled += 1;
-            } else {
-                pass.left += 1;
+            let namespace = key.namespace().unwrap_or_default();
+            match (report.excepts(namespace), in_progress) {
+                (true, _) => {}
+                (false, true) => pass.unsettled += 1,
+                (false, false) => pass.left += 1,
             }
             self.left.push(Left {
                 reason: Reason::InItsRecord,
                 resource: api::resource().to_string(),
-                namespace: key.namespace().unwrap_or_default().to_owned(),
+                namespace: namespace.to_owned(),
                 name: key.name().to_owned(),
                 hold: POD_RECREATION_HOLD.to_owned(),
                 why,

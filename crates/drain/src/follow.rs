@@ -49,7 +49,7 @@ const REVIEW_SECONDS: u64 = 20;
 
 /// The switches of the admission policies of this process's components. The [module's
 /// example](self) has the status before the gate was read.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Switches {
     /// Of running components.
     pub on: Vec<Switch>,
@@ -75,8 +75,8 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Now {
-    /// State of the gate; `None` before the first read.
-    gate: Option<Holding>,
+    /// The gate as last read, without keys if it did not exist; `None` before the first read.
+    gate: Option<GateObject>,
     /// Belayer's namespace exists.
     is_home: bool,
     /// Belayer's namespace is being deleted, and with it the RBAC permissions to remove finalizers.
@@ -117,27 +117,28 @@ impl GateStatus {
     }
 
     /// Notes the state of the gate; `None` if the gate does not exist.
-    fn gate(&self, state: Option<&GateObject>) {
+    fn gate(&self, state: Option<GateObject>) {
         let mut now = self.0.now.lock();
-        let holding = match state {
-            Some(state) if state.is_draining() => Holding::Draining,
-            Some(_) => Holding::Allowed,
-            // If it was deleted while Belayer is drained, Belayer stays drained.
-            None => now.gate.unwrap_or(Holding::Allowed),
-        };
-        if now.gate != Some(holding) {
-            match holding {
-                Holding::Draining => tracing::warn!(
-                    "draining: no hold is added, releases continue; run `belayer drain --resume` to end this"
-                ),
-                _ if now.gate.is_some() => {
-                    tracing::info!("draining ended: holds are added again");
-                }
-                _ => {}
-            }
+        let before = now.gate.take();
+        let was_draining = before.as_ref().map(GateObject::is_draining);
+        // If it was deleted while Belayer is drained, Belayer stays drained.
+        let state = state.or_else(|| before.filter(GateObject::is_draining));
+        let state = state.unwrap_or_default();
+        match (was_draining, state.is_draining()) {
+            (None | Some(false), true) => tracing::warn!(
+                "draining: no hold is added, releases continue; run `belayer drain --resume` to end this"
+            ),
+            (Some(true), false) => tracing::info!("draining ended: holds are added again"),
+            _ => {}
         }
-        now.gate = Some(holding);
+        now.gate = Some(state);
         self.update_switch(&now);
+    }
+
+    /// The keys with which the gate is created: none, or those of the gate that was deleted while Belayer is drained.
+    fn keys(&self) -> Change {
+        let now = self.0.now.lock();
+        now.gate.as_ref().map(GateObject::keys).unwrap_or_default()
     }
 
     /// Whether a gate can be created.
@@ -147,10 +148,11 @@ impl GateStatus {
     }
 
     fn update_switch(&self, now: &Now) {
-        let to = match (now.ends, now.gate) {
-            (true, _) => Holding::Leaving,
-            (false, Some(holding)) => holding,
-            (false, None) => Holding::Unknown,
+        let to = match &now.gate {
+            _ if now.ends => Holding::Leaving,
+            Some(gate) if gate.is_draining() => Holding::Draining,
+            Some(_) => Holding::Allowed,
+            None => Holding::Unknown,
         };
         self.0.switch.set(to);
     }
@@ -244,7 +246,7 @@ impl Follower {
             }
             read => read?,
         };
-        self.status.gate(state.as_ref());
+        self.status.gate(state.clone());
         let keeps = self.status.0.keeps_switches.load(Ordering::Relaxed);
         if !keeps || self.gate.executor().writes() == Writes::DryRun {
             return Ok((version, WATCH_SECONDS));
@@ -269,7 +271,8 @@ impl Follower {
         let user = self.user.get_or_try_init(|| User::find(executor)).await?;
         let account = user.account(self.gate.key().namespace().unwrap_or_default());
         let Some(state) = state else {
-            self.gate.create(&Change::new(), account.as_ref()).await?;
+            let keys = self.status.keys();
+            self.gate.create(&keys, account.as_ref()).await?;
             tracing::info!(gate = %self.gate.key(), "created the gate");
             return Ok(Kept::Whole);
         };
@@ -399,7 +402,9 @@ mod tests {
             Holding::Allowed,
             "without a gate Belayer is not drained"
         );
-        status.gate(Some(&state("draining")));
+        assert_eq!(status.keys(), Change::new());
+        let drained = state("draining").with(&state("draining").to_drained());
+        status.gate(Some(drained.clone()));
         assert_eq!(switch.now(), Holding::Draining);
         status.gate(None);
         assert_eq!(
@@ -407,10 +412,19 @@ mod tests {
             Holding::Draining,
             "deleting the gate does not end draining"
         );
-        status.gate(Some(&state("normal")));
+        assert_eq!(status.keys(), drained.keys(), "it is created as it was");
+        status.gate(Some(GateObject::default().with(&status.keys())));
+        assert_eq!(switch.now(), Holding::Draining);
+        status.gate(Some(state("normal")));
         assert_eq!(switch.now(), Holding::Allowed);
+        status.gate(None);
+        assert_eq!(
+            status.keys(),
+            Change::new(),
+            "only a gate that is draining is created as it was"
+        );
         status.namespace_ends(true);
-        status.gate(Some(&state("normal")));
+        status.gate(Some(state("normal")));
         assert_eq!(
             switch.now(),
             Holding::Leaving,

@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 
 use belayer_core::executor::{Class, Executor, Sent};
 use belayer_core::http::{ErrorClass, Request, RequestError};
+use belayer_core::informer::InformerState;
 use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::watch;
 use belayer_holds::gate::Account;
 use belayer_holds::names::NAMESPACES_ANNOTATION;
 use belayer_holds::permissions::Permission;
@@ -18,10 +20,12 @@ use belayer_inspect::preflight::{self, Ruling, Subject};
 
 /// The switch of the admission policy of a running component. The switch is one of the gate, whose
 /// [status](crate::follow) every replica follows.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Switch {
     /// Its key in the gate.
     pub key: &'static str,
+    /// The kinds that the policy holds, and the state of the informer of each.
+    pub informers: Vec<(Resource, watch::Receiver<InformerState>)>,
     /// The permissions without which nothing that the policy adds is released.
     pub releases: Vec<Permission>,
     /// The policies that limit what Belayer's account writes to these kinds.
@@ -94,7 +98,18 @@ pub(crate) async fn obstacle(
             }
         }
     }
-    None
+    let mut informers = switch.informers.iter();
+    informers.find_map(|(kind, state)| not_synced(kind, &state.borrow()))
+}
+
+/// Why what a policy holds would not be seen. A kind that is not served has no objects.
+fn not_synced(kind: &Resource, state: &InformerState) -> Option<String> {
+    let why = match state {
+        InformerState::Synced | InformerState::NotServed => return None,
+        InformerState::Starting | InformerState::Stopped => String::new(),
+        InformerState::Failing { reason, .. } => format!(": {reason}"),
+    };
+    Some(format!("its informer of {kind} is not synced{why}"))
 }
 
 /// A policy that has to limit Belayer's writes does not.
@@ -308,6 +323,7 @@ mod tests {
     ) {
         let switch = Switch {
             key: "hold",
+            informers: Vec::new(),
             releases: vec![Permission::new("", "pods", "patch", "nothing is released")],
             limits: vec!["belayer-pod-writes"],
         };
@@ -335,6 +351,7 @@ mod tests {
     ) {
         let switch = Switch {
             key: "hold",
+            informers: Vec::new(),
             releases: vec![Permission::new("", "pods", "patch", "nothing is released")],
             limits: vec!["belayer-pod-writes"],
         };

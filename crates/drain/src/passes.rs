@@ -98,8 +98,9 @@ pub struct Passes {
     timeout: Duration,
     /// Fewest objects with a hold in a pass.
     fewest: usize,
-    /// When a pass last found fewer objects than all passes before. Only that is progress; otherwise a run in
-    /// which objects are held again as fast as they are released would not end.
+    /// When a pass last found fewer objects than all passes before, at the earliest when the policies have no effect
+    /// any more. Only that is progress; otherwise a run in which objects are held again as fast as they are released
+    /// would not end.
     progressed: Duration,
     /// A pass that begins before this time since the start is not the last.
     settled: Duration,
@@ -110,6 +111,7 @@ pub struct Passes {
     passes: u32,
     /// Number and start of the pass since which only new holds were found.
     complete: Option<(u32, Duration)>,
+    timed_out: bool,
 }
 
 impl Passes {
@@ -118,23 +120,29 @@ impl Passes {
         Self {
             timeout,
             fewest: usize::MAX,
-            progressed: Duration::ZERO,
+            progressed: settled,
             settled,
             clean: None,
             refused: 0,
             passes: 0,
             complete: None,
+            timed_out: false,
         }
     }
 
     /// A change was made that API servers notice late: no pass before `settled` is the last.
     pub fn settle_at(&mut self, settled: Duration) {
         self.settled = self.settled.max(settled);
+        // Later changes are not progress: a run in which another client restores the policies again and again would not
+        // end.
+        if self.passes == 0 {
+            self.progressed = self.settled;
+        }
     }
 
-    /// Whether there was no progress for the timeout.
-    pub fn is_late(&self, now: Duration) -> bool {
-        now >= self.progressed + self.timeout
+    /// Whether the run ended because there was no progress for the timeout.
+    pub fn timed_out(&self) -> bool {
+        self.timed_out
     }
 
     /// The number, from 1, of the pass since which only new holds were found: that pass handled everything
@@ -147,7 +155,7 @@ impl Passes {
     pub fn next(&mut self, pass: &Pass, now: Duration) -> Next {
         if pass.found < self.fewest {
             self.fewest = pass.found;
-            self.progressed = now;
+            self.progressed = self.progressed.max(now);
         }
         self.passes += 1;
         let complete = pass.unsettled == 0 && pass.unseen == 0 && pass.hidden == 0;
@@ -176,18 +184,24 @@ impl Passes {
             }
             None => quiet.then_some((pass.begun, listed_all)),
         };
-        if let Some((number, begun)) = since
-            && number < self.passes
-            && pass.released > 0
-            && tried
-            && pass.begun >= begun.max(self.settled) + NEW_HOLDS_FOR
-        {
+        let only_new = since
+            .filter(|(number, _)| *number < self.passes && pass.released > 0 && tried)
+            .map(|(_, begun)| begun);
+        if only_new.is_some_and(|begun| pass.begun >= begun.max(self.settled) + NEW_HOLDS_FOR) {
             return Next::Stop(match outcome(pass) {
                 Outcome::Clean => Outcome::NewHolds,
                 other => other,
             });
         }
-        if self.is_late(now) {
+        // The time for which the run itself waits before it may end is not time without progress.
+        let waits = match (self.clean, only_new) {
+            (Some((clean, _)), _) => clean + APART,
+            (None, Some(begun)) => self.progressed.max(begun) + NEW_HOLDS_FOR,
+            (None, None) => Duration::ZERO,
+        };
+        let deadline = self.progressed + self.timeout;
+        if now >= deadline && pass.begun >= waits {
+            self.timed_out = true;
             return Next::Stop(match outcome(pass) {
                 Outcome::Clean => Outcome::Error,
                 other => other,
@@ -201,7 +215,7 @@ impl Passes {
             None if pass.refused > 0 && pass.released == 0 => REFUSED_PAUSE,
             None => PAUSE,
         };
-        Next::Again(pause.min(self.progressed + self.timeout - now))
+        Next::Again(pause.min(deadline.max(waits).saturating_sub(now)))
     }
 }
 
@@ -326,15 +340,66 @@ mod tests {
     }
 
     #[rstest]
-    #[case::while_holds_are_released(&[released(more(5)), released(more(9))], Outcome::Error)]
-    #[case::before_two_clean_passes(&[more(9)], Outcome::Error)]
-    #[case::with_holds_that_stay(&[left(more(9))], Outcome::LeftOver)]
+    #[case::while_holds_are_released(&[unsettled(released(more(5))), released(more(9))], Outcome::Error)]
+    #[case::not_before_the_second_clean_pass(&[more(9), more(12)], Outcome::Clean)]
+    #[case::with_holds_that_stay(&[left(more(9)), left(more(12))], Outcome::LeftOver)]
+    #[case::not_before_holds_are_known_to_be_new(
+        &[released(more(5)), released(more(9)), released(more(10))], Outcome::NewHolds
+    )]
     #[case::with_denials(&[refused(more(9))], Outcome::Refused)]
     fn time_runs_out(#[case] rows: &[Pass], #[case] expected: Outcome) {
         let first = Pass { found: 1, ..at(0) };
         let rows = [&[released(first)], rows].concat();
         // The first pass ends at second 1: its count is progress.
         assert_eq!(played(&rows, 0, 9), (rows.len(), Some(expected)));
+    }
+
+    /// Repeats a pass of 300 ms after the pauses that the run asks for; returns when the run ended, the result, and
+    /// whether it timed out. With `restored`, another client restores the policies before each pass.
+    fn repeated(pass: fn(Pass) -> Pass, timeout: u64, restored: bool) -> (Duration, Outcome, bool) {
+        let mut state = Passes::new(s(timeout), SETTLE);
+        let mut now = Duration::ZERO;
+        for count in 0..1_000 {
+            let begun = now;
+            now += Duration::from_millis(300);
+            if restored || count == 0 {
+                state.settle_at(begun + SETTLE);
+            }
+            let pass = pass(Pass {
+                begun,
+                ..Pass::default()
+            });
+            match state.next(&pass, now) {
+                Next::Again(pause) => now += pause,
+                Next::Stop(outcome) => return (now, outcome, state.timed_out()),
+            }
+        }
+        panic!("the run does not end");
+    }
+
+    /// A run waits until the policies have no effect, and before its last pass. That is not time without progress.
+    #[rstest]
+    fn time_does_not_run_out_while_the_run_waits(#[values(1, 3, 9, 11, 13, 120)] timeout: u64) {
+        let (ended, outcome, timed_out) = repeated(|pass| pass, timeout, false);
+        assert_eq!((outcome, timed_out), (Outcome::Clean, false));
+        assert!(ended < SETTLE + s(1), "{ended:?}");
+        let (ended, outcome, timed_out) = repeated(released, timeout, false);
+        assert_eq!((outcome, timed_out), (Outcome::NewHolds, false));
+        assert!(ended < SETTLE + NEW_HOLDS_FOR + s(2), "{ended:?}");
+    }
+
+    #[rstest]
+    #[case::nothing_to_do(|pass| pass)]
+    #[case::new_holds(released)]
+    #[case::failures(unsettled)]
+    fn time_runs_out_while_another_client_restores_the_policies(
+        #[case] pass: fn(Pass) -> Pass,
+        #[values(1, 9, 30)] timeout: u64,
+    ) {
+        let (ended, outcome, timed_out) = repeated(pass, timeout, true);
+        assert_eq!((outcome, timed_out), (Outcome::Error, true));
+        let longest = SETTLE + NEW_HOLDS_FOR.max(s(timeout)) + s(2);
+        assert!(ended < longest, "{ended:?}");
     }
 
     #[test]

@@ -134,6 +134,10 @@ impl Records {
         ) else {
             return Recorded::Yes;
         };
+        // Users edit annotations. No record of this pod has such a name.
+        if !api::is_name_for(name, pod.key.name()) {
+            return Recorded::Yes;
+        }
         let key = ObjectKey::new(pod.key.shared_namespace().clone(), name);
         let attempt = annotation(RECREATION_ATTEMPT_ANNOTATION).and_then(|text| text.parse().ok());
         let pod = AttemptPod {

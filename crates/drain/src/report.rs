@@ -64,6 +64,13 @@ pub struct Report {
     pub seconds: f64,
 }
 
+impl Report {
+    /// Whether holds in this namespace do not affect the outcome.
+    pub(crate) fn excepts(&self, namespace: &str) -> bool {
+        self.except_namespaces.iter().any(|name| name == namespace)
+    }
+}
+
 /// Holds that a client keeps adding.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

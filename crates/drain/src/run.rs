@@ -286,7 +286,7 @@ impl Drain {
                     tokio::time::sleep(pause).await;
                 }
                 Next::Stop(outcome) => {
-                    report.timed_out = passes.is_late(started.elapsed());
+                    report.timed_out = passes.timed_out();
                     report.outcome = outcome;
                     if outcome == Outcome::Clean {
                         report.new_holds = NewHolds::default();
@@ -424,8 +424,12 @@ impl Drain {
         if !self.is_everything() || report.taken.dry_run {
             return;
         }
-        let is_marked = matches!(report.gate, GateState::Draining | GateState::WasDraining);
-        if report.outcome != Outcome::Clean || !is_marked {
+        // If no gate is served, there is none to mark, and the guard denies every deletion.
+        let is_guarded = matches!(
+            report.gate,
+            GateState::Draining | GateState::WasDraining | GateState::NotServed
+        );
+        if report.outcome != Outcome::Clean || !is_guarded {
             return;
         }
         let unguarded = async {

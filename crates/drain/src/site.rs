@@ -156,7 +156,7 @@ impl Site {
         Some(Account::new(ACCOUNT, uid))
     }
 
-    /// Notes in the gate that no hold is left, so that the namespace and the CRDs may be deleted.
+    /// Notes in the gate, if there is one, that no hold is left, so that the namespace and the CRDs may be deleted.
     pub(crate) async fn mark(&self) -> Result<(), RequestError> {
         let drained = |state: &GateObject| match state.is_draining() {
             true => (state.to_drained(), ()),

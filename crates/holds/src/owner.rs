@@ -231,6 +231,11 @@ impl OwnerReader {
             return Ok(Some(served.clone()));
         }
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        // A tenant wrote the reference (T7). No API has this name.
+        if !path::is_possible_name(version) || !(group.is_empty() || path::is_possible_name(group))
+        {
+            return Ok(None);
+        }
         let found = match self.resources(group, version).await {
             Ok(served) => served,
             Err(error) => {

@@ -112,7 +112,7 @@ impl fmt::Display for Permission {
 /// The verbs to read and watch a kind.
 pub const FOLLOW: &[&str] = &["get", "list", "watch"];
 
-/// Permissions that every component requires. Each is a [`Permission`]. See the [example](self).
+/// Permissions that every controller requires. Each is a [`Permission`]. See the [example](self).
 pub fn common() -> Vec<Permission> {
     const BLIND: &str =
         "no controller starts: it is unknown which namespaces are being deleted or ignored";

@@ -165,7 +165,8 @@ metrics! {
     RELEASE_DURATION = "belayer_release_duration_seconds": Histogram(buckets::RELEASE), Seconds, [CONTROLLER];
     /// Releases that the API server refused, by status code. Retried slowly.
     RELEASE_DENIED = "belayer_release_denied_total": Counter, Count, [CONTROLLER, CODE];
-    /// Objects that are being deleted and still have the controller's hold.
+    /// Objects that are being deleted and still have the controller's hold; of pvc-protection also PVCs that it only
+    /// reports.
     WAITING = "belayer_waiting": Gauge, Count, [CONTROLLER];
     /// Age of the oldest deletion that still waits for the controller; 0 if none does.
     OLDEST_WAITING = "belayer_oldest_waiting_seconds": Gauge, Seconds, [CONTROLLER];
@@ -185,10 +186,11 @@ metrics! {
     /// Objects in observe mode that vanished before their result was read.
     OBSERVED_LOSSES = "belayer_observed_losses_total": Counter, Count, [CONTROLLER];
     /// Pods of Argo Workflows that were released, or were deleted in observe mode, although no result had been read;
-    /// Undecided pods stay held.
+    /// Undecided pods stay held; in observe mode the status of their owner could not be read.
     UNREAD_PODS = "belayer_unread_pods_total": Counter, Count,
         [fixed("judgement", unread::JUDGEMENTS), fixed("mode", unread::MODES), POD_NAMESPACE];
-    /// Pods deleted by the cleanup that their own annotation requests.
+    /// Pods deleted by the cleanup that their own annotation requests, or because they were re-created after their record
+    /// was deleted.
     CLEANUPS = "belayer_cleanups_total": Counter, Count, [CONTROLLER];
     /// Records of pods' outcomes: written, already written, incomplete because the node is lost or the pod was released
     /// before its end, or refused by the API server.

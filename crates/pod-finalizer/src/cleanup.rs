@@ -37,7 +37,9 @@ pub enum Strategy {
 /// How a pod's workflow ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkflowEnd {
-    /// It runs, or its state is unknown.
+    /// Its state is unknown.
+    Unknown,
+    /// It runs.
     NotYet,
     /// It has ended without success.
     Completed,
@@ -85,11 +87,13 @@ impl PodGc {
         match self.strategy {
             Strategy::OnPodCompletion => true,
             Strategy::OnPodSuccess => pod == PodEnd::Succeeded,
-            Strategy::OnWorkflowCompletion => workflow != WorkflowEnd::NotYet,
+            Strategy::OnWorkflowCompletion => {
+                !matches!(workflow, WorkflowEnd::Unknown | WorkflowEnd::NotYet)
+            }
             Strategy::OnWorkflowSuccess => match workflow {
                 WorkflowEnd::Succeeded => true,
                 WorkflowEnd::Gone => pod == PodEnd::Succeeded,
-                WorkflowEnd::NotYet | WorkflowEnd::Completed => false,
+                WorkflowEnd::Unknown | WorkflowEnd::NotYet | WorkflowEnd::Completed => false,
             },
         }
     }

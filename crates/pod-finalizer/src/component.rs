@@ -20,7 +20,7 @@ use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
 use belayer_core::informer::{Event, Stored};
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid};
-use belayer_core::queries::Waiter;
+use belayer_core::queries::{LiveAnswer, Waiter};
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::held_objects::note_current;
@@ -33,15 +33,15 @@ use belayer_holds::view::{Answers, Cached, View};
 
 use crate::argo::NodeQuery;
 use crate::backlog::Limits;
-use crate::decide::{PodDecision, decide};
+use crate::decide::{PodDecision, decide, is_node_present, waits_for_workflow};
 use crate::evidence::{Evidence, is_ignored};
 use crate::held_objects::{HeldPod, HeldPods};
 use crate::outcome::{self, Outcomes, Recorded};
 use crate::profile::config::Settings;
 use crate::profile::{self, Mode, Profiles};
 use crate::query::{Delay, PodQuery};
-use crate::snapshot::{BacklogLimit, MassRelease, Selection, Snapshot};
-use crate::status::{StatusQuery, StatusState};
+use crate::snapshot::{BacklogLimit, MassRelease, PodView, Selection, Snapshot};
+use crate::status::{RemovedPods, StatusQuery, StatusState};
 use crate::{NAME, SETTLE};
 
 use observe::{admin_asked, adopted, deciding, deciding_profiles, held, node_of, selection};
@@ -84,6 +84,9 @@ pub(crate) fn keep_of_owners(profiles: &Profiles) -> Keep {
 pub(crate) fn keep_of_namespaces() -> Keep {
     Keep::nothing().labels([names::IGNORE_LABEL])
 }
+
+/// The owners of a kind in a namespace.
+pub(crate) type Owners = (Resource, Arc<str>);
 
 /// A delay of a pod.
 #[derive(Debug, Clone, Copy)]
@@ -145,6 +148,8 @@ pub struct Parts<V: View = Cached> {
     pub status_queries: V::Queries<StatusQuery>,
     /// Live reads of nodes.
     pub node_queries: V::Queries<NodeQuery>,
+    /// Pods that are gone and of which observe mode has yet to find out whether their result was read.
+    pub removed: RemovedPods,
     /// The queue of the pod runner.
     pub queue: WorkQueue<ObjectKey>,
 }
@@ -163,6 +168,8 @@ pub struct PodFinalizer<V: View = Cached> {
     undecided: Mutex<HashSet<Uid>>,
     /// The pods that are not held any more, and those that may have been held before this process started.
     maybe_released: Mutex<HashSet<Uid>>,
+    /// Of which owners one has changed, as its consumer changes it. Only the leader collects and takes them.
+    changed_owners: Mutex<HashSet<Owners>>,
     held_objects: Arc<HeldPods>,
     /// Whether this process has read the gates that an earlier leader closed. Before that it adds no finalizers.
     pub(crate) may_hold: AtomicBool,
@@ -190,6 +197,7 @@ impl<V: View> PodFinalizer<V> {
             suspected: Mutex::default(),
             undecided: Mutex::default(),
             maybe_released: Mutex::default(),
+            changed_owners: Mutex::default(),
             held_objects,
             may_hold: AtomicBool::new(false),
             resync: settings.resync,
@@ -267,6 +275,16 @@ impl<V: View> PodFinalizer<V> {
         let query = self.status_query(&pod.meta);
         let answer = query.and_then(|query| self.parts.status_queries.get(&query));
         answer.is_some_and(|answer| matches!(answer.answer(), StatusState::TooLarge(_)))
+    }
+
+    /// Ends the delays whose condition is not met any more, so that they begin anew once it is met again.
+    fn end_lapsed_delays(&self, pod: &PodView) {
+        if waits_for_workflow(pod) {
+            self.due.lock().remove(&Delay::Cleanup(pod.uid.clone()));
+        }
+        if is_node_present(pod) {
+            self.due.lock().remove(&Delay::NodeLost(pod.uid.clone()));
+        }
     }
 
     /// Whether this held pod may have to be released soon: then it takes precedence over others.
@@ -361,19 +379,16 @@ impl PodFinalizer {
     /// Enqueues the pods of an owner of this kind that changed. A change of its status alone causes no event, and
     /// another change that shows neither its end nor its deletion concerns only held pods that wait for it (A17).
     pub fn on_owner(&self, kind: &Resource, event: &Event<OwnerMeta>) {
+        if let Event::Updated { old, new } = event {
+            self.note_change(kind, &old.object.0, &new.object.0);
+        }
         let (owner, all) = match event {
             Event::Added { object, .. } => (object, true),
             Event::Updated { old, new } if !new.object.0.differs(&old.object.0) => {
                 return self.on_status_of(new);
             }
             Event::Updated { old, new } => (new, self.may_release_all(kind, &old.object.0, new)),
-            Event::Deleted { last, .. } => {
-                // An earlier live read that found the owner is outdated.
-                self.parts
-                    .owner_queries
-                    .outdate(&OwnerQuery::about(kind.clone(), &last.object.0));
-                (last, true)
-            }
+            Event::Deleted { last, .. } => (last, true),
             // Its CRD was deleted: of owners that went while the watch was down no event comes.
             Event::Unserved => {
                 let pods = &self.parts.pods;
@@ -393,9 +408,26 @@ impl PodFinalizer {
         }
     }
 
+    /// Notes that an owner has changed (A21). A deletion and a change of its finalizers do not show that its consumer
+    /// runs.
+    fn note_change(&self, kind: &Resource, old: &ObjectMeta, new: &ObjectMeta) {
+        let by_consumer = old.resource_version != new.resource_version
+            && old.deletion_timestamp == new.deletion_timestamp
+            && old.finalizers == new.finalizers;
+        if by_consumer && self.may_hold.load(Ordering::Acquire) {
+            let owners = (kind.clone(), Arc::clone(new.key.shared_namespace()));
+            self.changed_owners.lock().insert(owners);
+        }
+    }
+
+    /// Of which owners one has changed since the last call.
+    pub(crate) fn take_changed_owners(&self) -> HashSet<Owners> {
+        std::mem::take(&mut self.changed_owners.lock())
+    }
+
     /// Renews the live answer about the status of this owner, which may have changed, if the deletion of a pod waits for
-    /// it (A19). Of its pods only those are enqueued whose node has changed (A17): [`StatusReader`](crate::status::StatusReader) names them. Pods
-    /// without an answer have asked themselves.
+    /// it (A19). Of its pods only those are enqueued whose node has changed (A17): [`StatusReader`](crate::status::StatusReader) names them. If
+    /// there is no answer, because it was dropped to save memory or was never read, one pod asks for all.
     fn on_status_of(&self, owner: &Stored<OwnerMeta>) {
         let owner = &owner.object.0;
         let pods = self
@@ -408,16 +440,16 @@ impl PodFinalizer {
             .map(|pod| &pod.object.meta)
             .filter(|pod| pod.is_deleting() && (held(pod) || self.is_adopted(pod)));
         let mut renewed: Vec<StatusQuery> = Vec::new();
-        for query in waiting.filter_map(|pod| self.judging_query(pod)) {
-            if renewed.contains(&query) {
+        for pod in waiting {
+            let Some(query) = self.judging_query(pod).filter(|it| !renewed.contains(it)) else {
                 continue;
-            }
-            let answer = self.parts.status_queries.get(&query);
-            // What could not be read is not read again at each change.
-            if answer.is_some_and(|answer| matches!(answer.answer(), StatusState::Read(_))) {
-                self.parts
-                    .status_queries
-                    .renew(&query, owner.key.shared_namespace());
+            };
+            let queries = &self.parts.status_queries;
+            match queries.get(&query).as_ref().map(LiveAnswer::answer) {
+                Some(StatusState::Read(_)) => queries.renew(&query, owner.key.shared_namespace()),
+                // What could not be read is not read again at each change.
+                Some(StatusState::TooLarge(_) | StatusState::Unreadable(_)) => {}
+                None => queries.ask(query.clone(), Waiter::now(&pod.key)),
             }
             renewed.push(query);
         }
@@ -530,6 +562,7 @@ impl<V: View> Component<Pod> for PodFinalizer<V> {
         let key = &pod.object.meta.key;
         self.count_undecided(pod);
         let view = self.view(pod);
+        self.end_lapsed_delays(&view);
         if let Some(answer) = view.node.as_ref().and_then(|node| node.answer.as_ref()) {
             // The last answer about its workflow's status may have changed without an event.
             let too_large = matches!(answer.answer(), StatusState::TooLarge(_));
@@ -594,3 +627,6 @@ impl<V: View> Component<Pod> for PodFinalizer<V> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,6 @@ use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::names;
 use belayer_holds::namespace::NamespaceReader;
-use belayer_holds::owner::OwnerReader;
 use belayer_holds::runner;
 use belayer_holds::selection::Selected;
 use belayer_holds::view::Cached;
@@ -32,7 +31,7 @@ use crate::outcome::{self, Sweeper};
 use crate::periodic::{GATE_KEY, PeriodicTask};
 use crate::profile::config::{KEY, PodFinalizerConfig, Settings};
 use crate::profile::{self, Cleanup, Mode, Profiles};
-use crate::status::{self, Asked, StatusReader};
+use crate::status::{self, Asked, RemovedPods, StatusReader};
 use crate::{debug, evidence, explainer, permissions};
 
 /// pod-finalizer.
@@ -222,6 +221,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         shared,
         namespaces,
         owners,
+        owner_queries,
         pods,
         ..
     } = context;
@@ -249,10 +249,6 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     for advice in settings.profiles.iter().filter_map(|one| one.advice()) {
         tracing::warn!("{advice}");
     }
-    let owner_reader = OwnerReader::new(
-        Arc::clone(&shared.executor),
-        shared.decoders(owners.keep.clone()),
-    );
     let namespace_reader =
         NamespaceReader::new(Arc::clone(&shared.executor), namespaces.decoders.clone());
     let kinds = settings.profiles.owners();
@@ -264,6 +260,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         let all = owners.kinds.iter();
         all.filter(|watched| kinds.contains(&watched.resource))
     };
+    let removed = RemovedPods::default();
     let finalizer = Arc::new(PodFinalizer::<Cached>::new(
         settings,
         Parts {
@@ -273,12 +270,12 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
                 .map(|watched| (watched.resource.clone(), watched.store.clone()))
                 .collect(),
             records: records.clone(),
-            owner_queries: shared.queries(owner_reader, pods.enqueue()),
+            owner_queries: owner_queries.clone(),
             namespace_queries: shared.queries(namespace_reader, pods.enqueue()),
             status_queries: shared.queries_at(
                 StatusReader::new(
                     Arc::clone(&shared.executor),
-                    Asked::OfPods(pods.watched.store.clone()),
+                    Asked::OfPods(pods.watched.store.clone(), removed.clone()),
                 ),
                 pods.enqueue(),
                 status::pace(),
@@ -287,6 +284,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
                 NodeReader::new(Arc::clone(&shared.executor)),
                 pods.enqueue(),
             ),
+            removed,
             queue: pods.queue.clone(),
         },
     ));
@@ -319,6 +317,5 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         &shared.namespace,
     );
     pods.run_in_background(Box::new(|stop| periodic.run(stop).boxed()));
-    context.owner_ends_are_queried = true;
     context.provide(&finalizer);
 }

@@ -15,8 +15,9 @@ use jiff::Timestamp;
 
 use belayer_holds::decision::{Decision, Missing, Notice, Reach, Rule, Write};
 
+pub(crate) use cleanup::waits_for_workflow;
 pub(crate) use missed::{is_awaited, is_missed};
-pub(crate) use unread::unread;
+pub(crate) use unread::{is_node_present, unread};
 
 use crate::SETTLE;
 use crate::evidence::Evidence;

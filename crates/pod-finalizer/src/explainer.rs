@@ -15,7 +15,7 @@ use crate::profile::Profiles;
 use crate::profile::config::Settings;
 use crate::row;
 use crate::snapshot::{Selection, Snapshot};
-use crate::status::{Asked, NodeRef, StatusReader, node_of};
+use crate::status::{Asked, NodeRef, RemovedPods, StatusReader, node_of};
 use belayer_controller::Site;
 use belayer_controller::explain::{Live, LiveStore, explained};
 use belayer_core::informer::Stored;
@@ -168,6 +168,7 @@ fn finalizer(
         namespace_queries: live.namespaces(keep_of_namespaces()),
         status_queries: live.queries(StatusReader::new(live.executor(), Asked::These(nodes))),
         node_queries: live.queries(NodeReader::new(live.executor())),
+        removed: RemovedPods::default(),
         queue: WorkQueue::new(crate::NAME),
     };
     PodFinalizer::new(settings, parts)

@@ -111,6 +111,7 @@ impl PeriodicTask {
             self.report_changes(&now).await;
         }
         self.consumers.visit(&self.finalizer, &self.events);
+        self.finalizer.settle_losses();
         self.show(&now).await;
         self.last = now;
     }

@@ -15,6 +15,7 @@
 
 mod consumed_when;
 mod nodes;
+mod removed;
 mod scan;
 mod slots;
 mod unpack;
@@ -35,6 +36,8 @@ use belayer_core::slim::{ObjectMeta, Pod};
 
 pub use consumed_when::{ConsumedWhen, ConsumedWhenError, NoValue, OWNER_LIMIT};
 pub use nodes::{NodeRef, Nodes};
+pub(crate) use removed::RemovedPod;
+pub use removed::RemovedPods;
 pub use unpack::{NODES_LIMIT, NODES_WITHIN};
 
 use scan::ScanError;
@@ -95,6 +98,11 @@ impl StatusQuery {
     pub fn when(self, when: ConsumedWhen) -> Self {
         let when = Some(when);
         Self { when, ..self }
+    }
+
+    /// The kind of the owner.
+    pub(crate) fn resource(&self) -> &Resource {
+        &self.resource
     }
 }
 
@@ -177,22 +185,23 @@ impl From<Unread> for StatusState {
 /// configure in its place.
 #[derive(Debug, Clone)]
 pub enum Asked {
-    /// Those of all pods of the workflow that the store has when the live read begins. For a pod that is
-    /// seen later that read is no evidence: see
+    /// Those of all pods of the workflow that the store has when the live read begins, and of its removed pods. For a
+    /// pod that is seen later that read is no evidence: see
     /// [`Consumption::prove_node_fulfilled`](crate::evidence::Consumption::prove_node_fulfilled).
-    OfPods(Store<Pod>),
+    OfPods(Store<Pod>, RemovedPods),
     /// Exactly these nodes.
     These(Vec<NodeRef>),
 }
 
 impl Asked {
-    fn nodes(&self, workflow: &Uid) -> Vec<NodeRef> {
+    fn nodes(&self, query: &StatusQuery) -> Vec<NodeRef> {
         match self {
-            Self::OfPods(pods) => {
-                let pods = pods.by_index(PODS_BY_OWNER, workflow.as_str());
+            Self::OfPods(pods, removed) => {
+                let pods = pods.by_index(PODS_BY_OWNER, query.uid.as_str());
                 let pods = pods.unwrap_or_default();
                 pods.iter()
                     .filter_map(|pod| node_of(&pod.object.meta))
+                    .chain(removed.nodes(query))
                     .collect()
             }
             Self::These(nodes) => nodes.clone(),
@@ -233,7 +242,9 @@ impl StatusReader {
             Ok(answer) => {
                 let unpacking = &self.slots.unpack;
                 let read = match when {
-                    None => nodes::read(&answer.body, uid, self.asked.nodes(uid), unpacking).await,
+                    None => {
+                        nodes::read(&answer.body, uid, self.asked.nodes(query), unpacking).await
+                    }
                     Some(when) => nodes::read_owner(&answer.body, uid, when, unpacking).await,
                 };
                 return Ok(read.map_or_else(StatusState::from, |nodes| {
@@ -269,7 +280,7 @@ impl LiveReader<StatusQuery> for StatusReader {
         old: Option<&StatusState>,
         new: &StatusState,
     ) -> Vec<ObjectKey> {
-        let Asked::OfPods(pods) = &self.asked else {
+        let Asked::OfPods(pods, _) = &self.asked else {
             return Vec::new();
         };
         let has_changed = |pod: &Pod| match (old, new) {

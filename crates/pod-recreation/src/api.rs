@@ -410,10 +410,19 @@ pub fn record_name(pod: &str, first_uid: &str) -> String {
     format!("{}-{uid}", cut.trim_end_matches(['-', '.']))
 }
 
-/// Whether a record of this name can belong to a chain of pods with the name `pod`.
-pub(crate) fn is_name_for(record: &str, pod: &str) -> bool {
+/// Whether a record of this name can belong to a chain of pods with the name `pod`: whether [`record_name`] returns it.
+/// Users can write any name into the annotation of a pod.
+///
+/// ```
+/// use belayer_pod_recreation::api::is_name_for;
+///
+/// assert!(is_name_for("web-0a1b2c3d", "web"));
+/// assert!(!is_name_for("web-a/b", "web"));
+/// ```
+pub fn is_name_for(record: &str, pod: &str) -> bool {
+    let is_of_uid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     let part = record.strip_prefix(&record_name(pod, ""));
-    part.is_some_and(|uid| (1..=UID_PART).contains(&uid.len()))
+    part.is_some_and(|uid| (1..=UID_PART).contains(&uid.len()) && uid.bytes().all(is_of_uid))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! pod-recreation as a component of the pod runner: its hold, and the snapshots of its [records](crate::recreations).
 
 mod clocks;
+mod deleted;
 mod events;
 mod waits;
 
@@ -37,6 +38,7 @@ use crate::record::Record;
 use crate::snapshot::{self, ANNOTATIONS, ORIGIN_ANNOTATIONS, ObservedPod, PodState, PodView};
 pub(crate) use clocks::NodeClock;
 use clocks::{Clocks, Reading};
+use deleted::DeletedRecords;
 use waits::Waits;
 
 /// The dependencies of the component.
@@ -84,6 +86,8 @@ struct Memory {
     by_pod: HashMap<ObjectKey, Vec<RecordOfName>>,
     /// The last attempt whose pod was seen, by the namespace and the UID of the record.
     created: HashMap<(Arc<str>, Uid), u32>,
+    /// The records that were deleted last.
+    deleted: DeletedRecords,
     /// Since when records wait for the same.
     waits: Waits,
     /// How much the clocks of nodes differ.
@@ -389,7 +393,8 @@ pub(crate) fn record_key(pod: &Pod) -> ObjectKey {
     }
 }
 
-/// The key in [`Memory::created`], from the key of the record or of its pod: a pod in another namespace is no attempt.
+/// The key in [`Memory::created`] and [`Memory::deleted`], from the key of the record or of its pod: a pod in another
+/// namespace is no attempt.
 fn attempts_of(key: &ObjectKey, record: &Uid) -> (Arc<str>, Uid) {
     (Arc::clone(key.shared_namespace()), record.clone())
 }
@@ -449,6 +454,10 @@ impl<V: View> Component<Pod> for PodRecreation<V> {
         });
         HoldSnapshot {
             cancelled: self.is_cancelled(&view.uid),
+            created_in_vain: view.origin.as_ref().is_some_and(|origin| {
+                let record = attempts_of(&pod.meta.key, &origin.record_uid);
+                self.memory.lock().deleted.did_not_name(&record, &view.uid)
+            }),
             to_report: self.memory.lock().reported.contains(&view.uid),
             first_seen: pod.first_seen,
             owner: self

@@ -37,6 +37,8 @@ pub struct HoldSnapshot {
     pub record: ObservedRecord,
     /// Whether another client deleted its record before the record had ended.
     pub cancelled: bool,
+    /// Whether its record was deleted, and its last version did not name the pod.
+    pub created_in_vain: bool,
     /// Whether it was rejected without its hold while this process watched it, and without the proof that no
     /// container of it ran.
     pub to_report: bool,
@@ -235,13 +237,21 @@ fn recreated_pod(snapshot: &HoldSnapshot, origin: &Origin) -> HoldDecision {
     keep("its record is not up to date yet")
 }
 
-/// Rule 4.
+/// Rule 4. A create may complete after its record was deleted, when the call that sent it does not delete the pod any more:
+/// the response was lost, or its process has ended. Who deletes a record wants no further pod, so such a pod is deleted. One
+/// that the record named stays. After a restart, and if the deletion was missed, it is unknown whether the record named
+/// the pod. Then the pod stays, because its spec exists nowhere else.
 fn without_record(snapshot: &HoldSnapshot) -> HoldDecision {
     let Some((query, answer)) = &snapshot.live_record else {
         return keep("its record is not known");
     };
     match answer {
         Some(answer) => match record_gone(answer, snapshot.first_seen) {
+            Some(proof)
+                if snapshot.created_in_vain && !snapshot.pod.ran() && !snapshot.pod.deleting =>
+            {
+                Decision::write(row::RECORD_GONE, Write::Delete(Evidence::RecordGone(proof)))
+            }
             Some(proof) => release(row::RECORD_GONE, Evidence::RecordGone(proof)),
             None => Decision::missing(
                 row::RECORD_GONE,

@@ -27,10 +27,15 @@ pub struct Record {
 }
 
 impl Record {
+    /// The UIDs of the last pod that was re-created, and of the last that was rejected, by the status.
+    pub fn named(&self) -> [Option<&str>; 2] {
+        let status = &self.status;
+        [&status.pod_uid, &status.rejected_uid].map(Option::as_deref)
+    }
+
     /// Whether the status names `pod` as the last pod that was re-created or rejected.
     pub fn names(&self, pod: &Uid) -> bool {
-        let this = Some(pod.as_str());
-        self.status.pod_uid.as_deref() == this || self.status.rejected_uid.as_deref() == this
+        self.named().contains(&Some(pod.as_str()))
     }
 
     /// Whether the record may still create a pod, and does not name `pod`, which one of its attempts

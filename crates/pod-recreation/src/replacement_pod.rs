@@ -35,7 +35,7 @@ const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// spec.
 pub(crate) fn pod_to_create(rejected: &Value, lists: &ReplacementMetadata) -> Value {
     json!({
-        "metadata": metadata_to_create(rejected, lists),
+        "metadata": metadata_to_create(rejected, &Value::Null, lists),
         "spec": spec_to_create(rejected, &rejected["metadata"]["labels"]),
     })
 }
@@ -317,6 +317,8 @@ const PREFIX: usize = 58;
 fn generated_prefix(pod_name: &str) -> String {
     let mut prefix = format!("{pod_name}-");
     prefix.truncate(prefix.floor_char_boundary(PREFIX));
+    // The API server accepts a dash at the end, but no dot.
+    prefix.truncate(prefix.trim_end_matches('.').len());
     prefix
 }
 
@@ -327,19 +329,30 @@ fn exclude_nodes(spec: &mut Value, nodes: &[String]) {
     }
     let terms = &mut spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         ["nodeSelectorTerms"];
-    if terms.as_array().is_none_or(Vec::is_empty) {
-        *terms = json!([{}]);
+    let exclusions = nodes
+        .iter()
+        .map(|node| json!({ "key": "metadata.name", "operator": "NotIn", "values": [node] }));
+    if is_empty(terms) {
+        *terms = json!([{ "matchFields": exclusions.collect::<Vec<_>>() }]);
+        return;
     }
     for term in terms.as_array_mut().into_iter().flatten() {
+        // An empty term matches no node. With a field it would match all others.
+        if is_empty(&term["matchExpressions"]) && is_empty(&term["matchFields"]) {
+            continue;
+        }
         if term["matchFields"].is_null() {
             term["matchFields"] = json!([]);
         }
         if let Some(fields) = term["matchFields"].as_array_mut() {
-            fields.extend(nodes.iter().map(
-                |node| json!({ "key": "metadata.name", "operator": "NotIn", "values": [node] }),
-            ));
+            fields.extend(exclusions.clone());
         }
     }
+}
+
+/// Whether this is no list, or an empty one.
+fn is_empty(list: &Value) -> bool {
+    list.as_array().is_none_or(Vec::is_empty)
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::names;
 use belayer_holds::namespace::NamespaceReader;
 use belayer_holds::owned::{self, OwnerEnds};
-use belayer_holds::owner::OwnerReader;
 use belayer_holds::runner::Runner;
 use belayer_holds::selection::Selected;
 use belayer_holds::view::Cached;
@@ -138,8 +137,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
             ("pods", &["none", "some", "error"]),
         ],
     );
-    let rule = pod_rule(settings, context);
-    context.pods.register(Arc::new(rule), settings.workers);
+    pod_rule(settings, context);
     let mut kinds = Vec::new();
     for rule in &settings.owners {
         kinds.extend(kind(settings, rule, context));
@@ -158,30 +156,33 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
 }
 
 /// The rule for pods: pods of an owner that is being deleted or gone are released. Without it the owners would wait
-/// for ever if pod-finalizer is disabled.
-fn pod_rule(settings: &Settings, context: &ControllerContext) -> OwnerEnds {
+/// for ever if pod-finalizer is disabled, and pods whose profile in pod-finalizer does not name the kind of their owner
+/// would be held for ever.
+fn pod_rule(settings: &Settings, context: &mut ControllerContext) {
     let ControllerContext {
-        shared,
         owners,
+        owner_queries,
         pods,
         ..
     } = context;
-    let reader = OwnerReader::new(
-        Arc::clone(&shared.executor),
-        shared.decoders(owners.keep.clone()),
-    );
-    let owner_queries = shared.queries(reader, pods.enqueue());
     let held = |kind: &Resource| settings.owners.iter().any(|rule| rule.kind == *kind);
-    OwnerEnds::new(owned::Parts {
+    let kinds = owners.kinds.iter_mut();
+    let mut kinds: Vec<_> = kinds.filter(|watched| held(&watched.resource)).collect();
+    let rule = Arc::new(OwnerEnds::new(owned::Parts {
         name: NAME,
-        owners: owners
-            .kinds
+        owners: kinds
             .iter()
-            .filter(|watched| held(&watched.resource))
             .map(|watched| (watched.resource.clone(), watched.store.clone()))
             .collect(),
-        owner_queries: (!context.owner_ends_are_queried).then_some(owner_queries),
-    })
+        owner_queries: owner_queries.clone(),
+        pods: pods.watched.store.clone(),
+        queue: pods.queue.clone(),
+    }));
+    for watched in &mut kinds {
+        let handler = Arc::clone(&rule);
+        watched.on_event(move |event| handler.on_owner(event));
+    }
+    pods.register(rule, settings.workers);
 }
 
 /// The name of a kind's queue. Names live as long as the process; a reload reuses them.

@@ -242,7 +242,7 @@ impl SimulatedArgo {
             again,
         } = model::look(&self.rules, &observed);
         for pod in pods {
-            self.create(uid, pod)?;
+            self.create(pod)?;
         }
         if let Some(patch) = patch {
             self.patch(uid, patch, now)?;

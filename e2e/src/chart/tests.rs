@@ -229,6 +229,21 @@ fn t2_policies_are_not_wider_than_the_configuration() {
     }
 }
 
+/// T2: also if the permissions are not of the chart, a policy would hold pods that Belayer cannot release.
+#[test]
+fn t2_namespaces_of_the_configuration_are_checked_without_roles_of_the_chart() {
+    let Some(helm) = helm() else { return };
+    let rbac = r#"rbac={"create":false,"namespaces":["ci","nightly"]}"#;
+    for program in Program::HELM {
+        let refused = render(&helm.path(program), &["--set-json", rbac]);
+        let why = refused.err().map(|why| why.to_string()).unwrap_or_default();
+        assert!(why.contains("rbac.namespaces needs"), "{program}: {why}");
+        let by_hand = IN_TWO_NAMESPACES.replace("rbac: {", "rbac: {create: false, ");
+        let text = rendered_from(&helm.path(program), &by_hand);
+        assert!(text.contains("belayer.dev/namespaces: \"ci,nightly\""));
+    }
+}
+
 /// A release packs the chart: an archive without one of its files is refused.
 #[test]
 fn the_archive_is_checked_by_both_versions_of_helm() {

@@ -171,7 +171,7 @@ async fn taken_away(cluster: Cluster) -> Result<()> {
             "belayer-core",
             "events",
             "create",
-            "every component",
+            "every controller",
             "create events",
         ),
         (

@@ -209,6 +209,33 @@ impl Thief<'_> {
         for holds in [json!(["belayer.dev/pod-recreation"]), Value::Null] {
             patch(&json!({ "metadata": { "finalizers": holds } })).await?;
         }
+        self.removes_only().await
+    }
+
+    /// Where Belayer holds no pod, its account can only remove finalizers.
+    async fn removes_only(&self) -> Result<()> {
+        let ignored = json!({ "belayer.dev/ignore": "true" });
+        let ignored = self.cluster.another_namespace("closed", ignored).await?;
+        let name = self.cluster.namespace();
+        let admin = PostParams::default();
+        for namespace in ["kube-system", ignored.as_str()] {
+            let pods = self.cluster.pods_in(namespace);
+            let metadata = json!({ "finalizers": ["belayer.dev/pod-recreation"] });
+            pods.create(&admin, &pod_of(name, metadata)?).await?;
+            let belayers = kinds::pods(self.token, namespace);
+            let patch = async |holds: Value| {
+                let body = json!({ "metadata": { "finalizers": holds } });
+                belayers
+                    .patch(name, &PatchParams::default(), &Patch::Merge(body))
+                    .await
+            };
+            let added = json!(["belayer.dev/pod-recreation", "belayer.dev/pod-status"]);
+            let added = is_refused(namespace, WRITES, patch(added).await);
+            let removed = patch(Value::Null).await;
+            pods.delete(name, &DeleteParams::default()).await?;
+            added?;
+            removed?;
+        }
         Ok(())
     }
 

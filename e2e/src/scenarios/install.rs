@@ -90,7 +90,7 @@ async fn build(cluster: Cluster) -> Result<()> {
         "{unmount}"
     );
 
-    // The result of `kustomize edit set image` with the shipped name.
+    // The block that docs/src/install/install.md shows, with the shipped name.
     let image = copy(&cluster, "with-image")?;
     edit(&image, |text| {
         format!(

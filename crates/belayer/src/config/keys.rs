@@ -19,7 +19,7 @@ const PROCESS: &[Key] = &[
     Key::restart("leaderElection.renewDeadline", "duration", "10s", "--leader-elect-renew-deadline", "How long the leader keeps writing while it cannot renew. Must be longer than 1.2 times the retry period."),
     Key::restart("leaderElection.retryPeriod", "duration", "2s", "--leader-elect-retry-period", "How often the leader renews and the others check the Lease."),
     Key::restart("leaderElection.resourceName", "name", "belayer", "--leader-elect-resource-name", "Name of the Lease."),
-    Key::restart("leaderElection.resourceNamespace", "name", "", "--leader-elect-resource-namespace", "Namespace of the Lease; Belayer's own if left out."),
+    Key::restart("leaderElection.resourceNamespace", "name", "", "--leader-elect-resource-namespace", "Namespace of the Lease; Belayer's own if left out. While it does not exist, each replica works without election."),
     Key::live("limits.qps", "requests a second", "100", "Requests to the API server: live reads, holds, records and Events. If all of them wait, live reads get half, writes three tenths and Events the rest; unused shares are available to the others. Namespaces take turns. Releases do not count: `concurrentReleases`, the 64 requests that a process may have in flight, and the server's 429 responses limit them. Lists and watches that fill the caches do not count either; there is one at a time per kind.").flag("--kube-api-qps"),
     Key::live("limits.burst", "requests", "200", "Burst of such requests after a pause.").flag("--kube-api-burst"),
     Key::live("limits.concurrentReleases", "1 to 1024", "64", "Releases of one kind in flight at once; fewer while the API server is overloaded.").flag("--concurrent-releases"),

@@ -23,6 +23,13 @@ const WITHIN: Duration = Duration::from_secs(600);
 /// Delay of the next attempt if a hold must stay for now (a PVC in use).
 const LEFT_AGAIN: Duration = Duration::from_secs(300);
 
+/// Delay of the next attempt if no hold is left: the policy of the controller may be on until the gate can be written. It
+/// doubles each time, because an attempt lists all objects of the kind.
+const CLEAN_AGAIN: Duration = Duration::from_secs(30);
+
+/// The longest of these delays.
+const CLEAN_AGAIN_AT_MOST: Duration = Duration::from_secs(6 * 60 * 60);
+
 /// Delay of the next attempt after an error.
 const ERROR_AGAIN: Duration = Duration::from_secs(30);
 
@@ -40,8 +47,7 @@ pub enum OnDisable {
     Keep,
 }
 
-/// Removes the holds of controllers that are switched off, until none is left or `stop` is
-/// cancelled.
+/// Removes the holds of controllers that are switched off, until `stop` is cancelled.
 pub(crate) async fn release_switched_off(
     off: Vec<Arc<dyn Configured>>,
     executor: Arc<Executor>,
@@ -64,19 +70,26 @@ pub(crate) async fn release_switched_off(
             except_namespaces: Vec::new(),
         });
         let dry = executor.writes() == Writes::DryRun;
-        async move { one(configured.controller().name, &drain, dry).await }
+        // One that adds none may run, and only report.
+        let state = if configured.adds_holds() {
+            "controller is switched off"
+        } else {
+            "controller adds no finalizers"
+        };
+        async move { one(configured.controller().name, state, &drain, dry).await }
     });
     let all = futures::future::join_all(each);
     stop.run_until_cancelled(all).await;
 }
 
-async fn one(controller: &'static str, drain: &Drain, dry: bool) {
+async fn one(controller: &'static str, state: &'static str, drain: &Drain, dry: bool) {
+    let mut clean_again = Duration::ZERO;
     loop {
         // It runs without discovery, so it fails only in its report.
         let report = match drain.run(&Silent).await {
             Ok(report) => report,
             Err(error) => {
-                tracing::info!(controller, %error, "could not read the finalizers of a controller that is switched off; retrying");
+                tracing::info!(controller, %error, "{state}, but its finalizers could not be read; retrying");
                 tokio::time::sleep(ERROR_AGAIN).await;
                 continue;
             }
@@ -85,12 +98,17 @@ async fn one(controller: &'static str, drain: &Drain, dry: bool) {
         let (released, left) = (report.taken.objects, report.left.len());
         let pause = match report.outcome {
             Outcome::Clean => {
-                tracing::info!(
-                    controller,
-                    released,
-                    "controller is switched off, and none of its finalizers is left"
-                );
-                return;
+                if released > 0 || clean_again.is_zero() {
+                    tracing::info!(
+                        controller,
+                        released,
+                        "{state}, and no finalizer of it is left"
+                    );
+                    clean_again = CLEAN_AGAIN;
+                } else {
+                    clean_again = (clean_again * 2).min(CLEAN_AGAIN_AT_MOST);
+                }
+                clean_again
             }
             Outcome::LeftOver => {
                 tracing::warn!(
@@ -100,7 +118,7 @@ async fn one(controller: &'static str, drain: &Drain, dry: bool) {
                     what = %report.left.first().map_or_else(String::new, |left| {
                         format!("{} {}/{}: {}", left.resource, left.namespace, left.name, left.why)
                     }),
-                    "controller is switched off, but some of its finalizers must stay: a PVC in use that nothing else protects keeps its \
+                    "{state}, but some of its finalizers must stay: a PVC in use that nothing else protects keeps its \
                      finalizer, and a pod that exists only in its PodRecreation is created once pod-recreation is on again"
                 );
                 LEFT_AGAIN
@@ -112,7 +130,7 @@ async fn one(controller: &'static str, drain: &Drain, dry: bool) {
                     controller,
                     released,
                     namespaces = namespaces.join(", "),
-                    "controller is switched off, but another client keeps adding its finalizer in these namespaces"
+                    "{state}, but another client keeps adding its finalizer in these namespaces"
                 );
                 LEFT_AGAIN
             }
@@ -124,7 +142,7 @@ async fn one(controller: &'static str, drain: &Drain, dry: bool) {
                 tracing::warn!(
                     controller,
                     why,
-                    "controller is switched off, but Belayer may not remove its remaining finalizers: keep its RBAC \
+                    "{state}, but Belayer may not remove its remaining finalizers: keep its RBAC \
                      permissions until they are gone, or run `belayer drain`"
                 );
                 REFUSED_AGAIN
@@ -137,7 +155,7 @@ async fn one(controller: &'static str, drain: &Drain, dry: bool) {
                     controller,
                     released,
                     why,
-                    "controller is switched off, but some of its finalizers could not be read or removed; retrying"
+                    "{state}, but some of its finalizers could not be read or removed; retrying"
                 );
                 ERROR_AGAIN
             }

@@ -43,7 +43,7 @@ Exit codes:
   0  the object is not stuck
   1  an error, or the object does not exist; also if the server does not answer
      within 10 s, or stops answering for two minutes
-  2  wrong usage or configuration
+  2  wrong usage or configuration, or the kind does not exist
   3  the object is stuck: its deletion is past its grace period";
 
 /// The text below the options of `status`.

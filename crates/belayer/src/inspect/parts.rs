@@ -20,7 +20,7 @@ pub fn parts(
     election: Option<&Election>,
 ) -> Result<Vec<Part>, Failure> {
     let mut parts = vec![Part::new(
-        "every component",
+        "every controller",
         "ClusterRole belayer-core and Role belayer-gate",
         permissions::common(),
     )];

@@ -55,7 +55,7 @@ fn the_first_existing_source_is_used(
         kubeconfig: variable.iter().map(PathBuf::from).collect(),
         home: Some(PathBuf::from("/nowhere/config")),
         in_cluster,
-        pod_namespace: None,
+        ..Sources::default()
     };
     let expected = expected.map(|files| files.into_iter().map(PathBuf::from).collect());
     assert_eq!(files(flag.map(Path::new), context, &sources), expected);
@@ -170,6 +170,42 @@ async fn an_unusable_configuration_is_a_one_line_error(
     assert!(error.contains(says), "{error}");
     assert!(error.contains(&file.display().to_string()), "{error}");
     assert!(!error.contains('\n'), "{error}");
+}
+
+/// As in kube, the file takes precedence over the variable. Only the cluster of the context counts.
+#[rstest]
+#[case::the_file("two", None, Some("remove `proxy-url` of the cluster from "))]
+#[case::the_file_before_the_variable(
+    "two",
+    Some("HTTPS_PROXY"),
+    Some("remove `proxy-url` of the cluster from ")
+)]
+#[case::the_variable("one", Some("HTTPS_PROXY"), Some("HTTPS_PROXY is set; unset it"))]
+#[case::none("one", None, None)]
+#[tokio::test]
+async fn a_proxy_is_an_error_that_names_its_source(
+    #[case] context: &str,
+    #[case] proxy: Option<&'static str>,
+    #[case] says: Option<&str>,
+) {
+    let dir = TempDir::new().unwrap();
+    let other = "{server: 'http://127.0.0.1:7443'";
+    let text = GOOD.replace(other, &format!("{other}, proxy-url: 'http://127.0.0.1:1'"));
+    let file = write(&dir, "config", &text);
+    let sources = Sources {
+        proxy,
+        ..Sources::default()
+    };
+    let error = load(Some(&file), Some(context), &sources).await.err();
+    let error = error.map(|error| error.to_string());
+    match (error, says) {
+        (None, None) => {}
+        (Some(error), Some(says)) => {
+            let says = format!("cannot use a proxy: {says}");
+            assert!(error.starts_with(&says), "{error}");
+        }
+        (error, _) => panic!("{error:?}"),
+    }
 }
 
 #[tokio::test]

@@ -3,11 +3,16 @@
 use std::sync::Arc;
 
 use futures::FutureExt as _;
+use futures::future::{self, join_all};
 
 use belayer_controller::Configured;
-use belayer_controller::context::{BackgroundTask, ControllerContext, Options, zeros};
-use belayer_core::informer::Event;
+use belayer_controller::context::{
+    BackgroundTask, ControllerContext, Options, list_state_known, zeros,
+};
+use belayer_core::informer::{Event, InformerState};
+use belayer_core::object::Resource;
 use belayer_core::slim::Namespace;
+use belayer_core::watch;
 use belayer_drain::evidence;
 use belayer_drain::follow::{Follower, GateStatus, Switches};
 use belayer_drain::opening::Switch;
@@ -29,7 +34,10 @@ pub(super) fn join(
     let executor = Arc::clone(&context.shared.executor);
     let status = GateStatus::new(context.shared.switch.clone());
     let gate = GateClient::new(Arc::clone(&executor), &options.namespace);
-    let follower = Follower::new(gate, status.clone(), switches(options, components));
+    let switches = switches(options, components, context);
+    let held = switches.on.iter().flat_map(|switch| &switch.informers);
+    let held: Vec<_> = held.map(|(_, state)| state.clone()).collect();
+    let follower = Follower::new(gate, status.clone(), switches);
 
     let (state, own) = (status.clone(), options.namespace.clone());
     context.namespaces.on_event(move |event| {
@@ -48,7 +56,14 @@ pub(super) fn join(
     context.pods.run_in_background(Box::new(move |stop| {
         async move {
             status.keep_switches(true);
-            release_switched_off(off, executor, reader, namespace, stop.clone()).await;
+            // A switch waits for the informers of what its policy holds.
+            let opened = join_all(held.into_iter().map(|state| async {
+                list_state_known(state).await;
+                status.keep_switches(true);
+            }));
+            let released = release_switched_off(off, executor, reader, namespace, stop.clone());
+            stop.run_until_cancelled(future::join(opened, released))
+                .await;
             stop.cancelled().await;
             status.keep_switches(false);
         }
@@ -68,15 +83,18 @@ fn ends(event: &Event<Namespace>, own: &str) -> Option<bool> {
     (namespace.meta.key.name() == own).then(|| namespace.meta.is_deleting())
 }
 
-/// The policies of components that are switched off are switched off: nothing would remove their holds. With
-/// `--on-disable=keep` another Belayer removes them. A component that only reports, or holds nothing that a policy
-/// matches, leaves its switch as it is.
-fn switches(options: &Options, components: &Components) -> Switches {
-    let running = components.running.iter();
-    let running = running.filter(|one| one.adds_holds() && has_policy(&***one));
-    let off = components.switched_off.iter();
+/// The policies of components that are switched off, and of those that run but only report, are switched off:
+/// nothing adds their holds any more. A component of another Belayer (`--on-disable=keep`), or one that holds nothing
+/// that a policy matches, leaves its switch as it is.
+fn switches(options: &Options, components: &Components, context: &ControllerContext) -> Switches {
+    let (holding, reporting): (Vec<_>, Vec<_>) =
+        components.running.iter().partition(|one| one.adds_holds());
+    let holding = holding.into_iter().filter(|one| has_policy(&***one));
+    let off = components.switched_off.iter().chain(reporting);
     Switches {
-        on: running.map(|one| switch(&**one)).collect(),
+        on: holding
+            .map(|one| switch(&**one, |kind| context.informer_state(kind)))
+            .collect(),
         off: off.map(|off| off.controller().switch).collect(),
         lease: options.lease.clone(),
     }
@@ -87,10 +105,14 @@ fn has_policy(configured: &dyn Configured) -> bool {
     parts.iter().any(|part| !part.policies.is_empty())
 }
 
-fn switch(configured: &dyn Configured) -> Switch {
+fn switch(
+    configured: &dyn Configured,
+    informer: impl Fn(&Resource) -> Option<watch::Receiver<InformerState>>,
+) -> Switch {
     const WITHOUT: &str = "no finalizer is removed";
     let mut switch = Switch {
         key: configured.controller().switch,
+        informers: Vec::new(),
         releases: Vec::new(),
         limits: Vec::new(),
     };
@@ -103,6 +125,9 @@ fn switch(configured: &dyn Configured) -> Switch {
         for verbs in [FOLLOW, &["patch"]] {
             let permissions = Permission::on(&kind, verbs, WITHOUT);
             switch.releases.extend(permissions);
+        }
+        if let Some(state) = informer(&kind) {
+            switch.informers.push((kind, state));
         }
     }
     switch
@@ -137,7 +162,7 @@ mod tests {
 
     #[test]
     fn gate_a_switch_needs_that_belayer_sees_and_releases_what_its_policy_holds() {
-        let switch = switch(&pod_finalizer("enforce"));
+        let switch = switch(&pod_finalizer("enforce"), |_| None);
         let needs: Vec<String> = switch.releases.iter().map(ToString::to_string).collect();
         assert_eq!(needs, ["get pods", "list pods", "watch pods", "patch pods"]);
         assert_eq!(switch.limits, ["belayer-pod-writes"]);

@@ -1,6 +1,7 @@
 //! Who may read the metrics: the API server decides, by a TokenReview and a SubjectAccessReview (T5).
 
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +27,10 @@ const KEPT: usize = 16;
 /// The shortest time from one review to the next, so that no client floods the API server through this endpoint.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// How many requests of one peer wait for the review of a token that was not allowed before, so that a client that invents
+/// tokens does not delay another one whose token is new.
+const WAITING_OF_A_PEER: usize = 2;
+
 /// Longest time of a review.
 const WITHIN: Duration = Duration::from_secs(5);
 
@@ -46,6 +51,41 @@ enum Unreviewed {
     Request(#[from] RequestError),
     #[error("the API server did not review the token within {} s", WITHIN.as_secs())]
     TooLate(#[from] Elapsed),
+    #[error(
+        "{WAITING_OF_A_PEER} requests of this address wait for the review of their token already"
+    )]
+    TooMany,
+}
+
+/// The address of the client of a request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub(super) IpAddr);
+
+/// A request that waits for the review of a token.
+struct Waiting<'a> {
+    all: &'a StdMutex<Vec<IpAddr>>,
+    peer: IpAddr,
+}
+
+impl<'a> Waiting<'a> {
+    /// `None` if too many requests of the peer wait already.
+    fn begin(all: &'a StdMutex<Vec<IpAddr>>, peer: IpAddr) -> Option<Self> {
+        let mut peers = all.lock().unwrap_or_else(PoisonError::into_inner);
+        if peers.iter().filter(|one| **one == peer).count() >= WAITING_OF_A_PEER {
+            return None;
+        }
+        peers.push(peer);
+        Some(Self { all, peer })
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut peers = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(index) = peers.iter().position(|one| *one == self.peer) {
+            peers.swap_remove(index);
+        }
+    }
 }
 
 /// Lets only clients read that the API server allows to.
@@ -57,6 +97,8 @@ pub struct Authorization {
     renewal: Mutex<Option<Instant>>,
     /// When the last review of another token began.
     first: Mutex<Option<Instant>>,
+    /// The peers of the requests that wait for such a review.
+    waiting: StdMutex<Vec<IpAddr>>,
 }
 
 impl fmt::Debug for Authorization {
@@ -73,6 +115,7 @@ impl Authorization {
             allowed: StdMutex::default(),
             renewal: Mutex::default(),
             first: Mutex::default(),
+            waiting: StdMutex::default(),
         }
     }
 
@@ -85,11 +128,14 @@ impl Authorization {
     }
 
     /// Reviews take turns.
-    async fn rule(&self, token: &str) -> Result<Ruling, Unreviewed> {
-        let turn = match self.allowed_at(token) {
+    async fn rule(&self, token: &str, peer: IpAddr) -> Result<Ruling, Unreviewed> {
+        let (turn, _waiting) = match self.allowed_at(token) {
             Some(at) if at.elapsed() < ALLOWED_FOR => return Ok(Ruling::Allowed),
-            Some(_) => &self.renewal,
-            None => &self.first,
+            Some(_) => (&self.renewal, None),
+            None => {
+                let waiting = Waiting::begin(&self.waiting, peer).ok_or(Unreviewed::TooMany)?;
+                (&self.first, Some(waiting))
+            }
         };
         let mut last = turn.lock().await;
         // Perhaps another request of this client came first.
@@ -166,7 +212,8 @@ impl Authorization {
     }
 }
 
-/// Answers 401 without a valid token, 403 without the permission, and 500 if the API server does not tell.
+/// Answers 401 without a valid token, 403 without the permission, 429 if too many requests of the client wait, and 500 if the
+/// API server does not tell.
 async fn check(
     State(authorization): State<Arc<Authorization>>,
     request: Request,
@@ -175,14 +222,24 @@ async fn check(
     let Some(token) = token(request.headers()) else {
         return unauthorized();
     };
-    match authorization.rule(token).await {
+    let peer = request.extensions().get::<Peer>();
+    let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |Peer(peer)| *peer);
+    match authorization.rule(token, peer).await {
         Ok(Ruling::Allowed) => next.run(request).await,
         Ok(Ruling::Unknown) => unauthorized(),
         Ok(Ruling::Forbidden(user)) => text(
             StatusCode::FORBIDDEN,
             format!("{user} may not get the path /metrics\n"),
         ),
-        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+        Err(error) => {
+            let status = match error {
+                Unreviewed::TooMany => StatusCode::TOO_MANY_REQUESTS,
+                Unreviewed::Request(_) | Unreviewed::TooLate(_) => {
+                    StatusCode::INTERNAL_SERVER_ERROR
+                }
+            };
+            text(status, format!("{error}\n"))
+        }
     }
 }
 

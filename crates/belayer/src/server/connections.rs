@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -12,6 +12,8 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
+
+use super::authorization::Peer;
 
 /// How many connections are open at once, and how many of one peer. Beyond that the oldest one is closed: a probe or
 /// a scrape takes milliseconds and is never the oldest for long (T5).
@@ -56,7 +58,7 @@ impl Connections {
             .header_read_timeout(HEADERS_WITHIN)
             .keep_alive(false)
             .max_buf_size(BUFFER);
-        let service = TowerToHyperService::new(routes);
+        let service = TowerToHyperService::new(routes.layer(Extension(Peer(peer))));
         let connection = async move {
             let Some(tls) = tls else {
                 let plain = http.serve_connection(TokioIo::new(stream), service);

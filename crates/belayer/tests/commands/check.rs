@@ -65,7 +65,7 @@ All requirements are met.
 Kubernetes v1.36.3+belayer-sandbox; permissions of
 system:serviceaccount:belayer-system:belayer.
 
-every component: 15 of 15 permissions
+every controller: 15 of 15 permissions
   note     policy belayer-pod-writes does not exist
            system:serviceaccount:belayer-system:belayer may change any field of
            the objects that it may patch, and a switch of the gate that is off
@@ -81,7 +81,8 @@ leader election: 4 of 4 permissions
 
 pod-finalizer: 8 of 8 permissions
   note     workflows.argoproj.io in version v1alpha1 is not served
-           the component starts once it is served; the other components work
+           objects of this kind are handled once it is served; everything else
+           works
   note     policy belayer-pod-hold does not exist
            a hold is added only after the creation of an object: an object that
            is deleted before that is missed
@@ -89,7 +90,8 @@ pod-finalizer: 8 of 8 permissions
 
 workflow-finalizer: 8 of 8 permissions
   note     workflows.argoproj.io in version v1alpha1 is not served
-           the component starts once it is served; the other components work
+           objects of this kind are handled once it is served; everything else
+           works
   note     policy belayer-workflow-hold does not exist
            a hold is added only after the creation of an object: an object that
            is deleted before that is missed
@@ -106,10 +108,12 @@ pvc-protection: 8 of 8 permissions
     let expected = "\
 pod-recreation: 22 of 22 permissions
   note     podrecreations.belayer.dev in version v1alpha1 is not served
-           the component starts once it is served; the other components work
+           objects of this kind are handled once it is served; everything else
+           works
            belayer crds | kubectl apply -f -
   note     nodewipes.belayer.dev in version v1alpha1 is not served
-           the component starts once it is served; the other components work
+           objects of this kind are handled once it is served; everything else
+           works
            belayer crds | kubectl apply -f -
   note     policy belayer-pod-recreation-hold does not exist
            a hold is added only after the creation of an object: an object that
@@ -184,7 +188,7 @@ async fn controllers_and_configuration_select_the_checks() {
     assert_eq!(
         names,
         [
-            "every component",
+            "every controller",
             "leader election",
             "pod-finalizer",
             "pod-finalizer capture",

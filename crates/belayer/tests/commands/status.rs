@@ -248,13 +248,13 @@ Belayer holds 2 objects on Kubernetes v1.36.3+belayer-sandbox; 1 deletion
 Version 0.1.0 in belayer-system: 1 of 2 pods ready; belayer-a_0 leads, renewed
   <age> ago.
 
-COMPONENT            HELD   WAITING   DENIED   OLDEST
+CONTROLLER           HELD   WAITING   DENIED   OLDEST
 pod-finalizer        2      1         1        <age> shop/pods/build-1
 workflow-finalizer   0      0         0        -
 pod-recreation       0      0         0        -
 pvc-protection       0      0         0        -
 
-NAMESPACE   COMPONENT       HELD   WAITING   DENIED   OLDEST
+NAMESPACE   CONTROLLER      HELD   WAITING   DENIED   OLDEST
 shop        pod-finalizer   2      1         1        <age> shop/pods/build-1
 
 Warning: pod-finalizer is not allowed to release 1 object: see the Event
@@ -317,7 +317,7 @@ async fn an_empty_cluster_needs_no_action() {
     assert!(
         answer
             .out
-            .starts_with("Belayer holds nothing on Kubernetes"),
+            .starts_with("No object has a finalizer of Belayer (Kubernetes v"),
         "{}",
         answer.out
     );
@@ -550,8 +550,8 @@ async fn the_counts_of_one_namespace_name_it() {
     let world = World::new().await;
     held(&world);
     let answer = world.run(&["status", "-n", "default"]).await;
-    let says = "Belayer holds nothing in namespace default on Kubernetes";
-    assert!(answer.out.starts_with(says), "{}", answer.out);
+    let says = "No object in namespace default has a finalizer of Belayer (Kubernetes v";
+    assert!(answer.has(says), "{}", answer.out);
     let status = world
         .run(&["status", "-n", "default", "-ojson"])
         .await

@@ -112,6 +112,22 @@ async fn wrong_usage_is_exit_code_2(#[case] args: &[&str], #[case] says: &str) {
     assert!(answer.out.is_empty(), "{}", answer.out);
 }
 
+/// kube reads these variables, and Belayer is built without its support of proxies.
+#[rstest]
+#[case::upper_case("HTTPS_PROXY", "http://127.0.0.1:1")]
+#[case::lower_case("https_proxy", "http://127.0.0.1:1")]
+#[case::an_invalid_url("HTTPS_PROXY", "http://[")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_is_an_error_that_names_its_variable(#[case] variable: &str, #[case] url: &str) {
+    let world = World::new().await;
+    let mut command = world.command(&["stuck"]);
+    let output = command.env(variable, url).env("NO_PROXY", "*").output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let says = format!("error: cannot use a proxy: {variable} is set; unset it\n");
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), says);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_object_is_exit_code_1() {
     let world = World::new().await;

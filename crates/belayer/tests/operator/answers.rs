@@ -15,6 +15,8 @@ use tokio::time::Instant;
 
 use crate::world::{BELAYER, NAMESPACE, World, eventually, let_pass, pod, within};
 
+mod undecodable;
+
 fn patches() -> Match {
     Match::verb(Verb::Patch).resource("pods").client(BELAYER)
 }

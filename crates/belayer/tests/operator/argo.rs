@@ -352,3 +352,66 @@ async fn a12_what_is_known_is_recorded_before_a_pod_is_released_that_runs() {
     let complete = || record(&world, "goes-on").is_some_and(|it| it["spec"]["complete"] == true);
     eventually("its end is recorded", complete).await;
 }
+
+const DELAY: Duration = Duration::from_secs(60);
+
+fn argo_with(key: &str, value: &str) -> Settings {
+    let config = json!({ "profiles": [{ "builtIn": "argo", key: value }] });
+    let config: PodFinalizerConfig = serde_json::from_value(config).unwrap();
+    config.try_into().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_retry_of_the_workflow_the_delay_of_the_cleanup_begins_anew() {
+    let world = World::new();
+    let uid = world.workflow("build");
+    let _belayer = world.run_with(argo_with("cleanup", "argo"), Writes::Sent);
+    let mut pod = crate::world::pod("step", "build", &uid);
+    let strategy = "workflows.argoproj.io/pod-gc-strategy";
+    pod["metadata"]["annotations"] = json!({ strategy: "OnWorkflowCompletion/1m0s" });
+    world.create(&Gvr::PODS, Some(NAMESPACE), pod);
+    eventually("it is held", || world.is_held("step")).await;
+    world.end("step");
+    world.consume("step");
+    let completed = |value: Value| {
+        let label =
+            json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": value } } });
+        world.patch(&WORKFLOWS, "build", label);
+    };
+    completed("true".into());
+    let_pass(DELAY / 2).await;
+    completed(Value::Null);
+    let_pass(DELAY * 2).await;
+    assert!(world.find("step").is_some(), "its workflow runs");
+    completed("true".into());
+    let_pass(DELAY - Duration::from_secs(5)).await;
+    assert!(world.find("step").is_some(), "the delay is not over");
+    let_pass(Duration::from_secs(10)).await;
+    assert!(world.find("step").is_none(), "the delay is over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a2_after_the_node_came_back_its_loss_delays_the_release_anew() {
+    let world = World::new();
+    let uid = world.workflow("build");
+    let _belayer = world.run_with(argo_with("nodeLostDelay", "1m"), Writes::Sent);
+    bound(&world, "step", &uid, r#"{"name":"a","container":{}}"#);
+    eventually("it is held", || world.is_held("step")).await;
+    report(
+        &world,
+        "step",
+        "Running",
+        &[("main", runs()), ("wait", runs())],
+    );
+    // The node n1 does not exist.
+    world.delete(&Gvr::PODS, Some(NAMESPACE), "step");
+    let_pass(DELAY / 4).await;
+    crate::argo_nodes::node(&world, "True");
+    let_pass(DELAY * 2).await;
+    assert!(world.is_held("step"), "its node is back");
+    world.delete(&Gvr::NODES, None, "n1");
+    let_pass(DELAY - Duration::from_secs(5)).await;
+    assert!(world.is_held("step"), "the delay is not over");
+    let_pass(Duration::from_secs(15)).await;
+    assert!(!world.is_held("step"), "the delay is over");
+}

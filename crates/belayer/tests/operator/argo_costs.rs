@@ -371,3 +371,82 @@ async fn a8_workflows_deleted_one_by_one_need_no_list_with_a_selector() {
     assert!(is_gone("x") && is_gone("y"), "they are still held");
     assert_eq!(reads_of_pods(&exporter), (DELETED as u64 + 1, 0));
 }
+
+/// A drain goes from pod to pod while the consumer is down.
+#[tokio::test(start_paused = true)]
+async fn a21_pods_that_begin_or_end_to_wait_hide_no_silence() {
+    let world = World::new();
+    let (recorder, exporter) = Exporter::detached().unwrap();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let _belayer = world.run_with_workflows();
+    let names = ["first", "second", "third"];
+    for name in names {
+        let uid = world.workflow(name);
+        world.pod(&format!("of-{name}"), name, &uid);
+    }
+    eventually("all are held", || world.held_pods() == 3).await;
+    for name in names {
+        let name = format!("of-{name}");
+        world.end(&name);
+        world.delete(&Gvr::PODS, Some(NAMESPACE), &name);
+        let_pass(Duration::from_secs(150)).await;
+        // A user creates and deletes workflows: their consumer changes none.
+        world.workflow(&format!("new-{name}"));
+        world.delete(&WORKFLOWS, Some(NAMESPACE), &format!("new-{name}"));
+    }
+    assert!(silent(&exporter) > 430.0, "{}", silent(&exporter));
+    // The result of one was given up by hand.
+    let release = json!({ "metadata": { "annotations": { "belayer.dev/release": "true" } } });
+    world.patch(&Gvr::PODS, "of-first", release);
+    let_pass(Duration::from_secs(30)).await;
+    assert_eq!(world.held_pods(), 2);
+    assert!(silent(&exporter) > 460.0, "{}", silent(&exporter));
+    // The consumer changes a workflow whose pods do not wait.
+    world.workflow("another");
+    let_pass(Duration::from_secs(20)).await;
+    let nodes = json!({ "status": { "nodes": { "x": { "phase": "Running" } } } });
+    world.patch(&WORKFLOWS, "another", nodes);
+    let_pass(Duration::from_secs(20)).await;
+    assert!(silent(&exporter) < 31.0, "{}", silent(&exporter));
+}
+
+/// Pods of one namespace that have waited longer hide none of another.
+#[tokio::test(start_paused = true)]
+async fn a21_many_waiting_pods_of_a_namespace_hide_no_silence_of_another() {
+    const MANY: usize = 1_001;
+    const SERVED: &str = "served";
+    let world = World::new();
+    let (recorder, exporter) = Exporter::detached().unwrap();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    world.create_namespace(SERVED);
+    let workflow = json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
+        "metadata": { "namespace": SERVED, "name": "works" }, "spec": {},
+    });
+    let works = world.create(&WORKFLOWS, Some(SERVED), workflow);
+    let of_works = works["metadata"]["uid"].as_str().unwrap();
+    let uid = world.workflow("build");
+    let ended = json!({ "status": { "phase": "Succeeded" } });
+    let waits = |namespace: &str, name: &str, workflow: &str, uid: &str| {
+        let mut pod = crate::world::pod(name, workflow, uid);
+        pod["metadata"]["namespace"] = namespace.into();
+        pod["metadata"]["finalizers"] = json!([POD_STATUS_HOLD]);
+        world.create(&Gvr::PODS, Some(namespace), pod);
+        let status = Subresource::Status;
+        world.patch_in(&Gvr::PODS, Some(namespace), name, ended.clone(), status);
+        world.delete(&Gvr::PODS, Some(namespace), name);
+    };
+    for index in 0..MANY {
+        waits(SERVED, &format!("p{index}"), "works", of_works);
+    }
+    let_pass(Duration::from_secs(5)).await;
+    waits(NAMESPACE, "later", "build", &uid);
+    let _belayer = world.run();
+    for round in 0..40 {
+        let nodes =
+            json!({ "status": { "nodes": { "x": { "phase": "Running", "round": round } } } });
+        world.patch_in(&WORKFLOWS, Some(SERVED), "works", nodes, Subresource::None);
+        let_pass(Duration::from_secs(10)).await;
+    }
+    assert!(silent(&exporter) > 300.0, "{}", silent(&exporter));
+}

@@ -1,5 +1,5 @@
-//! `belayer drain` without running controllers, on the embedded API server under paused time: what it does in
-//! which order, what it reports, and which holds stay.
+//! `belayer drain`, in all tests but one without running controllers, on the embedded API server under paused time: what
+//! it does in which order, what it reports, and which holds stay.
 
 mod reported;
 
@@ -27,7 +27,7 @@ use belayer_workload::WORKFLOWS;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::world::{NAMESPACE, World, gates};
+use crate::world::{NAMESPACE, World, eventually, gates, let_pass};
 
 const OWN: &str = "belayer-system";
 const ADMIN: &str = "admin";
@@ -227,6 +227,28 @@ async fn t4_only_new_holds_end_the_drain() {
     }
 }
 
+/// T4: a pod that exists only in its record, because the API server denies it, does not end the drain of others.
+#[tokio::test(start_paused = true)]
+async fn t4_a_record_in_an_excepted_namespace_is_only_listed() {
+    let world = installed();
+    let records = json!({ "items": [{
+        "metadata": { "namespace": NAMESPACE, "name": "web-u", "uid": "u", "resourceVersion": "1" },
+        "spec": { "podName": "web" },
+        "status": { "phase": "Creating" },
+    }]});
+    let lists = Match::verb(Verb::List).resource("podrecreations");
+    let answer = Answer::raw(200, "application/json", records.to_string());
+    let faults = world.sandbox.faults();
+    faults.inject(Fault::on(lists.client(ADMIN)).answer(answer));
+    let except = drain_except(&world, Writes::Sent, &[NAMESPACE]);
+    let report = except.run(&Silent).await.unwrap();
+    assert_eq!((report.outcome, report.exit_code), (Outcome::Clean, 0));
+    assert_eq!(report.left[0].reason, Reason::InItsRecord);
+    assert_eq!(report.left[0].name, "web-u");
+    assert!(report.seconds < 20.0, "it is not waited for: {report:?}");
+    assert_eq!(drained(&world).await.outcome, Outcome::LeftOver);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_namespace_may_be_deleted_only_without_holds() {
     let world = installed();
@@ -250,6 +272,50 @@ async fn the_namespace_may_be_deleted_only_without_holds() {
     let before = json!({ "mode": "normal", "hold": "on", "holdClaims": "off" });
     assert_eq!(gate(&world), before);
     assert_eq!(off.unwrap(), [("holdClaims".to_owned(), "off".to_owned())]);
+}
+
+/// A running Belayer creates a gate that was deleted during or after a drain as it was.
+#[tokio::test(start_paused = true)]
+async fn a_deleted_gate_does_not_end_the_drain() {
+    let world = installed();
+    let belayer = world.run();
+    assert_eq!(drained(&world).await.outcome, Outcome::Clean);
+    let before = gate(&world);
+    assert_eq!(before["drained"], "true");
+    let_pass(Duration::from_secs(5)).await;
+    world.delete(&gates(), Some(OWN), "belayer-gate");
+    let uid = world.workflow("build");
+    world.pod("late", "build", &uid);
+    let_pass(Duration::from_secs(60)).await;
+    assert_eq!(gate(&world), before);
+    assert!(!world.is_held("late"));
+    drain(&world, Writes::Sent).resume(&Silent).await.unwrap();
+    eventually("it is held", || world.is_held("late")).await;
+    belayer.stop().await;
+}
+
+/// H5: Belayer was installed and never ran, so that nothing would release what a policy holds.
+#[tokio::test(start_paused = true)]
+async fn h5_the_end_of_a_drain_opens_no_switch_that_no_leader_opened() {
+    let world = World::new();
+    world.create_namespace(OWN);
+    assert_eq!(drained(&world).await.outcome, Outcome::Clean);
+    let off = drain(&world, Writes::Sent).resume(&Silent).await.unwrap();
+    assert_eq!(gate(&world), json!({ "mode": "normal" }));
+    assert_eq!(off, Some(Vec::new()));
+}
+
+/// The run waits longer than this for the API servers to notice the deletion of the policies.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_short_timeout_ends_no_clean_drain(#[values(1, 5, 12)] timeout: u64) {
+    let drain = Drain::new(DrainParts {
+        timeout: Duration::from_secs(timeout),
+        ..parts(&installed(), Writes::Sent)
+    });
+    let report = drain.run(&Silent).await.unwrap();
+    assert_eq!((report.outcome, report.exit_code), (Outcome::Clean, 0));
+    assert!(!report.timed_out);
 }
 
 /// Selects all objects, except in ignored namespaces.
@@ -575,4 +641,25 @@ async fn a_cluster_without_belayer_is_checked_completely() {
     assert_eq!(report.outcome, Outcome::Clean);
     assert_eq!(report.gate, GateState::NoNamespace);
     assert!(!world.is_held("a"));
+}
+
+/// Without the kind of its parameter the guard denies every deletion, and no drain can mark the gate.
+#[tokio::test(start_paused = true)]
+async fn without_the_kind_of_the_gate_the_guard_is_removed() {
+    const GUARD: &str = "belayer-namespace-guard";
+    let world = installed();
+    let crds = Gvr::CUSTOMRESOURCEDEFINITIONS;
+    world.delete(&crds, None, "gates.belayer.dev");
+    let guards = Gvr::new(
+        "admissionregistration.k8s.io",
+        "v1",
+        "validatingadmissionpolicybindings",
+    );
+    let guard = json!({ "metadata": { "name": GUARD }, "spec": { "policyName": GUARD } });
+    world.create(&guards, None, guard);
+    let report = drained(&world).await;
+    assert_eq!(report.outcome, Outcome::Clean);
+    assert_eq!(report.gate, GateState::NotServed);
+    assert!(world.cluster().get(&guards, None, GUARD).is_err());
+    assert!(report.notes.is_empty(), "{:?}", report.notes);
 }

@@ -1,11 +1,16 @@
-//! The gate closes above the backlog limit, and opens again.
+//! The gate opens once the caches are synced, closes above the backlog limit, and opens again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use belayer::operator::Components;
 use belayer_core::executor::Writes;
+use belayer_holds::names::WORKFLOW_HOLD;
 use belayer_pod_finalizer::profile::config::Settings;
-use belayer_sandbox::{Fault, Gvr, ListOptions, Match, Subresource, Verb};
+use belayer_pvc_protection::Mode;
+use belayer_sandbox::{Answer, Fault, FaultHandle, Gvr, ListOptions, Match, Subresource, Verb};
 use belayer_workload::WORKFLOWS;
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::world::{BELAYER, NAMESPACE, World, eventually, gates, let_pass, within};
@@ -23,11 +28,11 @@ pub(super) fn with_gate(world: &World, keys: &Value) {
     world.create(&gates(), Some("belayer-system"), gate);
 }
 
-/// The value of a key of the gate.
+/// The value of a key of the gate; `None` also before a leader has created it.
 fn said(world: &World, key: &str) -> Option<String> {
     let own = Some("belayer-system");
-    let gate = world.cluster().get(&gates(), own, "belayer-gate");
-    gate.unwrap()["data"][key].as_str().map(str::to_owned)
+    let gate = world.cluster().get(&gates(), own, "belayer-gate").ok()?;
+    gate["data"][key].as_str().map(str::to_owned)
 }
 
 fn closed(world: &World) -> bool {
@@ -264,6 +269,116 @@ async fn t4_a_removed_key_is_restored() {
     world.patch_in(&gates(), own, "belayer-gate", away, Subresource::None);
     within(Duration::from_secs(90), "it is closed again", || {
         closed(&world)
+    })
+    .await;
+}
+
+/// Belayer with all controllers that are on by default, on a server without the policies that limit what it writes.
+fn run_all(world: &World, pvcs: Mode) -> crate::world::Running {
+    let policies = Match::any().group("admissionregistration.k8s.io");
+    let not_served = Fault::on(policies.client(BELAYER)).answer(Answer::page_not_found());
+    world.sandbox.faults().inject(not_served);
+    let pvcs = belayer_pvc_protection::Settings {
+        mode: pvcs,
+        ..Default::default()
+    };
+    let components = Components::default()
+        .with(Settings::default())
+        .with(belayer_workflow_finalizer::Settings::default())
+        .with(pvcs);
+    world.run_components(components)
+}
+
+/// Of a kind that Belayer does not see, a policy would hold objects that nothing releases. An open switch stays open: the
+/// leader knows what it held.
+#[rstest]
+#[case("persistentvolumeclaims", "holdClaims")]
+#[case("workflows", "holdWorkflows")]
+#[tokio::test(start_paused = true)]
+async fn gate_a_switch_opens_once_what_its_policy_holds_is_seen(
+    #[case] plural: &'static str,
+    #[case] key: &str,
+) {
+    let world = World::new();
+    world.create_namespace("belayer-system");
+    let down = world.hide(plural);
+    let _belayer = run_all(&world, Mode::Own);
+    eventually("the others are on", || {
+        let keys = ["hold", "holdClaims", "holdWorkflows"];
+        keys.iter()
+            .all(|other| *other == key || said(&world, other).as_deref() == Some("on"))
+    })
+    .await;
+    let_pass(Duration::from_secs(60)).await;
+    assert_eq!(said(&world, key), None);
+    down.iter().for_each(FaultHandle::remove);
+    eventually("it is on", || said(&world, key).as_deref() == Some("on")).await;
+    world.hide(plural);
+    let_pass(Duration::from_secs(300)).await;
+    assert_eq!(said(&world, key).as_deref(), Some("on"));
+}
+
+/// Nothing of a kind that the server does not serve can be held.
+#[tokio::test(start_paused = true)]
+async fn gate_a_switch_does_not_wait_for_a_kind_that_is_not_served() {
+    let world = World::new();
+    world.create_namespace("belayer-system");
+    let crd = "workflows.argoproj.io";
+    world.delete(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, crd);
+    let _belayer = run_all(&world, Mode::Own);
+    within(Duration::from_secs(15), "it is on", || {
+        said(&world, "holdWorkflows").as_deref() == Some("on")
+    })
+    .await;
+}
+
+/// Also with `--on-disable=keep`, where the component is not switched off: the policy would go on adding a finalizer that
+/// the configuration does not name.
+#[tokio::test(start_paused = true)]
+async fn gate_a_controller_that_only_reports_has_its_policy_switched_off() {
+    let world = World::new();
+    with_gate(&world, &json!({ "holdClaims": "on" }));
+    let belayer = run_all(&world, Mode::Advise);
+    eventually("it is off", || {
+        said(&world, "holdClaims").as_deref() == Some("switched-off")
+    })
+    .await;
+    assert_eq!(said(&world, "hold").as_deref(), Some("on"));
+    belayer.stop().await;
+    let _belayer = run_all(&world, Mode::Own);
+    eventually("it is on again", || {
+        said(&world, "holdClaims").as_deref() == Some("on")
+    })
+    .await;
+}
+
+/// Until the gate can be written, the policy adds finalizers after the process has found none.
+#[tokio::test(start_paused = true)]
+async fn gate_what_the_policy_of_a_switched_off_controller_adds_late_is_released() {
+    let world = World::new();
+    with_gate(&world, &json!({ "holdWorkflows": "on" }));
+    let writes = Match::verb(Verb::Patch).resource("gates").client(BELAYER);
+    let faults = world.sandbox.faults();
+    let failing = faults.inject(Fault::on(writes).answer(Answer::internal_error()));
+    let mut components = Components::default().with(Settings::default());
+    let workflows = belayer_workflow_finalizer::Settings::default();
+    components.switched_off.push(Arc::new(workflows));
+    let _belayer = world.run_components(components);
+    let_pass(Duration::from_secs(10)).await;
+    assert!(failing.hits() > 0);
+    let held = json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "spec": {},
+        "metadata": { "namespace": NAMESPACE, "name": "build", "finalizers": [WORKFLOW_HOLD] },
+    });
+    world.create(&WORKFLOWS, Some(NAMESPACE), held);
+    failing.remove();
+    eventually("it is released", || {
+        let found = world.cluster().get(&WORKFLOWS, Some(NAMESPACE), "build");
+        found.unwrap()["metadata"]["finalizers"].is_null()
+    })
+    .await;
+    eventually("the policy is off", || {
+        said(&world, "holdWorkflows").as_deref() == Some("switched-off")
     })
     .await;
 }

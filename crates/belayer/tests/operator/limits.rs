@@ -4,20 +4,22 @@ use std::time::Duration;
 
 use belayer_core::executor::Writes;
 use belayer_core::simulated::simulate;
-use belayer_pod_finalizer::profile::config::Settings;
+use belayer_metrics::Exporter;
+use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
 use belayer_pod_finalizer::profile::{Mode, Profile, Profiles, argo};
+use belayer_pod_finalizer::status::NODE_ID;
 use belayer_sandbox::{Answer, Fault, Gvr, ListOptions, Match, Subresource, Verb, WatchEnd};
 use belayer_workflow_finalizer::config::WorkflowFinalizerConfig;
 use belayer_workload::WORKFLOWS;
 use jiff::SignedDuration;
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::argo::{bound, delete, report, runs};
 use crate::argo_nodes::node;
 use crate::gate::{is_held_elsewhere, of_another_tenant};
-use crate::world::{BELAYER, NAMESPACE, World, eventually, let_pass, within};
+use crate::world::{BELAYER, NAMESPACE, World, eventually, let_pass, pod, within};
 
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_sends_no_mutating_request_at_all() {
@@ -273,6 +275,111 @@ async fn observing_writes_nothing_and_counts_losses() {
     assert_eq!(belayer.finalizer.observed_losses(), 1);
     let writes = world.sandbox.recorder().writes_by(BELAYER);
     assert!(writes.is_empty(), "{}", writes[0].summary());
+}
+
+/// How many pods were lost and undecided that an observing profile selects, if a pod is deleted while the status of its
+/// owner is `status`, and Belayer had read the owner before that.
+async fn observed(
+    world: &World,
+    profile: &Value,
+    owner: (&Gvr, &Value),
+    status: Value,
+) -> (u64, usize) {
+    let (recorder, exporter) = Exporter::detached().unwrap();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let config = json!({ "profiles": [profile] });
+    let config: PodFinalizerConfig = serde_json::from_value(config).unwrap();
+    let belayer = world.run_with(config.try_into().unwrap(), Writes::Sent);
+    let (kind, owner) = owner;
+    let created = world.create(kind, Some(NAMESPACE), owner.clone());
+    let mut step = pod(
+        "step",
+        "build",
+        created["metadata"]["uid"].as_str().unwrap(),
+    );
+    step["metadata"]["annotations"] = json!({ NODE_ID: "build-step" });
+    for field in ["apiVersion", "kind"] {
+        step["metadata"]["ownerReferences"][0][field] = owner[field].clone();
+    }
+    world.create(&Gvr::PODS, Some(NAMESPACE), step);
+    let_pass(Duration::from_secs(5)).await;
+    world.end("step");
+    let_pass(Duration::from_secs(1)).await;
+    let reads = world.requests(Verb::Get, &format!("{}.{}", kind.resource, kind.group));
+    assert!(reads > 0, "it is read before it changes");
+    world.patch(kind, "build", json!({ "status": status }));
+    let_pass(Duration::from_secs(2)).await;
+    world.delete(&Gvr::PODS, Some(NAMESPACE), "step");
+    assert!(world.find("step").is_none());
+    let_pass(Duration::from_secs(5)).await;
+    let text = exporter.render();
+    let parts = ["belayer_unread_pods_total{", "Undecided", "observe"];
+    let is_undecided = |line: &&str| parts.iter().all(|part| line.contains(part));
+    let undecided = text.lines().filter(is_undecided);
+    let undecided = undecided.filter(|line| line.ends_with(" 1")).count();
+    (belayer.finalizer.observed_losses(), undecided)
+}
+
+/// Argo deletes a pod (podGC) without a label, once the status of its workflow has the result.
+#[rstest]
+#[case::its_node_is_fulfilled(json!({ "nodes": { "build-step": { "phase": "Succeeded" } } }), (0, 0))]
+#[case::its_node_is_not_fulfilled(json!({ "nodes": { "build-step": { "phase": "Running" } } }), (1, 0))]
+#[case::its_node_was_given_up(
+    json!({ "nodes": { "build-step": {
+        "phase": "Error", "message": "pod deleted", "finishedAt": "2100-01-01T00:00:00Z",
+    } } }),
+    (1, 0)
+)]
+#[case::its_node_cannot_be_read(json!({ "offloadNodeStatusVersion": "fnv:1" }), (0, 1))]
+#[tokio::test(start_paused = true)]
+async fn a19_observing_counts_no_pod_whose_result_was_read(
+    #[case] status: Value,
+    #[case] expected: (u64, usize),
+) {
+    let world = World::new();
+    let profile = json!({ "builtIn": "argo", "mode": "observe" });
+    let workflow = json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": { "name": "build" }, "spec": {},
+    });
+    let observed = observed(&world, &profile, (&WORKFLOWS, &workflow), status).await;
+    assert_eq!(observed, expected);
+}
+
+#[rstest]
+#[case::its_owner_is_done(true, (0, 0))]
+#[case::its_owner_is_not_done(false, (1, 0))]
+#[tokio::test(start_paused = true)]
+async fn a15_observing_counts_no_pod_whose_owner_was_done(
+    #[case] done: bool,
+    #[case] expected: (u64, usize),
+) {
+    let world = World::new();
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "batches.example.com" },
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": { "kind": "Batch", "plural": "batches", "singular": "batch" },
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
+            }],
+        },
+    });
+    world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, definition);
+    let profile = json!({
+        "name": "batch", "mode": "observe",
+        "selector": { "matchLabels": { "workflows.argoproj.io/workflow": "build" } },
+        "owner": { "group": "example.com", "version": "v1", "kind": "Batch", "resource": "batches" },
+        "consumedWhen": "has(owner.status.done) && owner.status.done == true",
+    });
+    let batch = json!({
+        "apiVersion": "example.com/v1", "kind": "Batch", "metadata": { "name": "build" },
+    });
+    let batches = Gvr::new("example.com", "v1", "batches");
+    let status = json!({ "done": done });
+    let observed = observed(&world, &profile, (&batches, &batch), status).await;
+    assert_eq!(observed, expected);
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,8 @@ use std::time::Duration;
 use belayer_core::executor::Writes;
 use belayer_pod_finalizer::outcome;
 use belayer_pod_finalizer::profile::config::PodFinalizerConfig;
-use belayer_sandbox::{Answer, Fault, Gvr, Match, Outcome, Propagation, Verb};
+use belayer_sandbox::{Answer, Fault, Gvr, Match, Outcome, Propagation, Verb, WatchEnd};
+use belayer_workflow_finalizer::Settings as WorkflowSettings;
 use belayer_workflow_finalizer::config::WorkflowFinalizerConfig;
 use belayer_workload::WORKFLOWS;
 use rstest::rstest;
@@ -291,13 +292,14 @@ async fn a_version_that_is_not_served_releases_nothing_and_a_deleted_crd_does() 
     let uid = world.workflow("build");
     world.held_pod("a", "build", &uid);
     let crd = "workflows.argoproj.io";
+    let schema = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
     world.patch_in(
         &Gvr::CUSTOMRESOURCEDEFINITIONS,
         None,
         crd,
         json!({ "spec": { "versions": [
-            { "name": "v1", "served": true, "storage": true,
-              "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } },
+            { "name": "v1alpha1", "served": false, "storage": false, "schema": schema },
+            { "name": "v1", "served": true, "storage": true, "schema": schema },
         ] } }),
         belayer_sandbox::Subresource::None,
     );
@@ -539,4 +541,154 @@ async fn t3_pods_with_much_metadata_delay_no_release_of_a_workflow() {
         workflow().is_none()
     })
     .await;
+}
+
+/// The events of their pods find no workflow then, and the workflows do not change.
+#[tokio::test(start_paused = true)]
+async fn workflows_whose_pods_are_released_while_the_kind_is_not_served_do_not_wait_longer() {
+    let world = World::new();
+    let faults = world.sandbox.faults();
+    let patches = Match::verb(Verb::Patch).resource("pods").client(BELAYER);
+    faults.inject(Fault::on(patches).answer(Answer::internal_error()));
+    let _belayer = world.run_with_workflows();
+    let names: Vec<String> = (0..10).map(|n| format!("w-{n}")).collect();
+    for name in &names {
+        let uid = world.workflow(name);
+        world.held_pod(name, name, &uid);
+    }
+    let workflows = || {
+        let found = |name: &String| world.cluster().get(&WORKFLOWS, Some(NAMESPACE), name).ok();
+        names.iter().filter_map(found).collect::<Vec<_>>()
+    };
+    eventually("they are held", || {
+        workflows().iter().all(|it| has_finalizers(it))
+    })
+    .await;
+    for name in &names {
+        world.delete(&WORKFLOWS, Some(NAMESPACE), name);
+    }
+    let_pass(Duration::from_secs(10)).await;
+    let kind = || Match::any().resource("workflows").client(BELAYER);
+    let unserved = faults.inject(Fault::on(kind()).answer(Answer::page_not_found()));
+    faults.end_watches(&kind(), WatchEnd::Close);
+    eventually("it is noticed", || unserved.hits() > 2).await;
+    for name in &names {
+        world.patch(
+            &Gvr::PODS,
+            name,
+            json!({ "metadata": { "finalizers": null } }),
+        );
+    }
+    let_pass(Duration::from_secs(240)).await;
+    assert_eq!(workflows().len(), 10);
+    unserved.remove();
+    let served = || world.requests(Verb::Watch, "workflows.argoproj.io");
+    let before = served();
+    eventually("it is served again", || served() > before).await;
+    let_pass(Duration::from_secs(10)).await;
+    assert!(workflows().is_empty(), "{} wait", workflows().len());
+}
+
+/// Its profile names no owner.
+fn team() -> belayer_pod_finalizer::profile::config::Settings {
+    let config: PodFinalizerConfig = serde_json::from_value(json!({ "profiles": [
+        {
+            "name": "team",
+            "selector": { "matchLabels": { "team": "x" } },
+            "consumed": { "labels": { "team/read": "true" } },
+        },
+        { "builtIn": "argo" },
+    ] }))
+    .unwrap();
+    config.try_into().unwrap()
+}
+
+/// A user removes the finalizer of an owner, and deletes it.
+fn remove_by_hand(world: &World, kind: &Gvr, namespace: Option<&str>, name: &str) {
+    let none = json!({ "metadata": { "finalizers": null } });
+    world.patch_in(
+        kind,
+        namespace,
+        name,
+        none,
+        belayer_sandbox::Subresource::None,
+    );
+    world.delete(kind, namespace, name);
+}
+
+#[rstest]
+#[case::while_belayer_runs(true)]
+#[case::while_belayer_is_down(false)]
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_profile_names_no_owner_is_released_when_its_owner_is_gone(
+    #[case] running: bool,
+) {
+    let world = World::new();
+    let belayer = world.run_with_both(team(), WorkflowSettings::default());
+    let uid = world.workflow("build");
+    let mut object = pod("a", "build", &uid);
+    object["metadata"]["labels"]["team"] = "x".into();
+    world.create(&Gvr::PODS, Some(NAMESPACE), object);
+    let workflow = || world.cluster().get(&WORKFLOWS, Some(NAMESPACE), "build");
+    eventually("both are held", || {
+        world.is_held("a") && has_finalizers(&workflow().unwrap())
+    })
+    .await;
+    world.end("a");
+    let remove = || remove_by_hand(&world, &WORKFLOWS, Some(NAMESPACE), "build");
+    let _belayer = if running {
+        remove();
+        belayer
+    } else {
+        belayer.stop().await;
+        remove();
+        let_pass(Duration::from_secs(10)).await;
+        world.run_with_both(team(), WorkflowSettings::default())
+    };
+    within(Duration::from_secs(60), "the release", || {
+        world.find("a").is_none()
+    })
+    .await;
+}
+
+/// No profile of pod-finalizer names the kind, and the deletion of the owner changes nothing of the pod.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_an_owner_of_a_kind_of_workflow_finalizer_alone_releases_its_pods() {
+    let world = World::new();
+    let (batches, _) = cluster_scoped(&world);
+    let owners: WorkflowFinalizerConfig = serde_json::from_value(json!({ "owners": [{
+        "owner": { "group": "example.com", "version": "v1", "kind": "Batch", "resource": "batches" },
+    }] }))
+    .unwrap();
+    let profile = json!({
+        "name": "batch",
+        "selector": { "matchLabels": { "batch": "true" } },
+        "consumed": { "labels": { "batch/read": "true" } },
+    });
+    let config: PodFinalizerConfig =
+        serde_json::from_value(json!({ "profiles": [profile] })).unwrap();
+    let _belayer = world.run_with_both(config.try_into().unwrap(), owners.try_into().unwrap());
+    batch_with_deleted_pod(&world, &batches, "nightly").await;
+    remove_by_hand(&world, &batches, None, "nightly");
+    within(Duration::from_secs(2), "the release", || {
+        world.find("nightly").is_none()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_controllers_read_a_deleted_owner_once() {
+    let world = World::new();
+    let uid = world.workflow("build");
+    for n in 0..20 {
+        let name = format!("a-{n}");
+        world.held_pod(&name, "build", &uid);
+        world.end(&name);
+    }
+    world.delete(&WORKFLOWS, Some(NAMESPACE), "build");
+    let_pass(Duration::from_secs(10)).await;
+    let _belayer = world.run_with_workflows();
+    eventually("all are gone", || world.pods().is_empty()).await;
+    assert_eq!(world.requests(Verb::Get, "workflows.argoproj.io"), 1);
+    assert_eq!(world.applied_pod_writes(), 20, "one patch per release");
 }

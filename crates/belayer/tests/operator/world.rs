@@ -130,8 +130,12 @@ impl World {
         pod_finalizer: Settings,
         owners: belayer_workflow_finalizer::Settings,
     ) -> Running {
+        self.run_components(Components::default().with(pod_finalizer).with(owners))
+    }
+
+    /// Belayer with these controllers, of which one is pod-finalizer.
+    pub(crate) fn run_components(&self, components: Components) -> Running {
         let client = client::in_process(self.service(), belayer_holds::names::USER_AGENT);
-        let components = Components::default().with(pod_finalizer).with(owners);
         Self::spawn(Operator::new(options(client), components))
     }
 
@@ -266,15 +270,21 @@ impl World {
 
     /// Deletes the CRD of a kind, and with it its objects, while Belayer can neither list nor watch them.
     pub(crate) async fn delete_kind_unseen(&self, plural: &'static str, group: &str) {
+        let down = self.hide(plural);
+        let definition = format!("{plural}.{group}");
+        self.delete(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, &definition);
+        let_pass(Duration::from_secs(30)).await;
+        down.iter().for_each(FaultHandle::remove);
+    }
+
+    /// Ends Belayer's watches of a kind, and fails its lists and watches until the faults are removed.
+    pub(crate) fn hide(&self, plural: &'static str) -> [FaultHandle; 2] {
         let faults = self.sandbox.faults();
         let reads = |verb| Match::verb(verb).resource(plural).client(BELAYER);
         let down = [Verb::List, Verb::Watch]
             .map(|verb| faults.inject(Fault::on(reads(verb)).answer(Answer::internal_error())));
         faults.end_watches(&reads(Verb::Watch), WatchEnd::Break);
-        let definition = format!("{plural}.{group}");
-        self.delete(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, &definition);
-        let_pass(Duration::from_secs(30)).await;
-        down.iter().for_each(FaultHandle::remove);
+        down
     }
 
     pub(crate) fn find(&self, pod: &str) -> Option<Arc<Value>> {

@@ -58,9 +58,9 @@ impl<K: Slim> Watched<K> {
     /// Converts it to a handle that can be run.
     pub fn into_handle(self) -> InformerHandle {
         InformerHandle {
-            kind: self.resource.kind.to_string(),
             seen: Seen::new(&*self.resource.plural, &self.store),
             state: self.store.watch_state(),
+            resource: self.resource,
             run: Box::new(|stop| self.informer.run(stop).boxed()),
         }
     }
@@ -100,7 +100,7 @@ impl fmt::Debug for Seen {
 /// An informer that can be run. A [`ControllerContext`](crate::context::ControllerContext)
 /// collects them; the [example](crate::context) registers none.
 pub struct InformerHandle {
-    kind: String,
+    pub(super) resource: Resource,
     seen: Seen,
     state: watch::Receiver<InformerState>,
     run: BackgroundTask,
@@ -114,7 +114,7 @@ impl InformerHandle {
 
     /// The kind, such as `Pod`.
     pub fn kind(&self) -> String {
-        self.kind.clone()
+        self.resource.kind.to_string()
     }
 
     /// The visible state, for health and status.

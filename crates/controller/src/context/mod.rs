@@ -19,15 +19,17 @@ use belayer_core::clock;
 use belayer_core::election::Leadership;
 use belayer_core::events::{self, EventRecorder, EventSender};
 use belayer_core::executor::{Bounds, Executor, Writes};
-use belayer_core::informer::{Decoders, JsonDecoder};
+use belayer_core::informer::{Decoders, InformerState, JsonDecoder};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::queries::{Budget, Enqueue, LiveReader, LiveReads, Pace, Query, QueryCache};
 use belayer_core::slim::json::SlimJson;
 use belayer_core::slim::protobuf::SlimProtobuf;
 use belayer_core::slim::{DecodeContext, Interner, Keep, Namespace, Slim};
+use belayer_core::watch;
 use belayer_core::workqueue::WorkQueue;
 use belayer_holds::holding::{HoldSwitch, Holding};
 use belayer_holds::names::{FIELD_MANAGER, OWNER_HOLDS, POD_HOLDS, PVC_HOLDS};
+use belayer_holds::owner::OwnerQuery;
 use belayer_holds::runner::{self, Observer};
 
 use crate::InformerRequirements;
@@ -105,8 +107,8 @@ pub struct ControllerContext {
     pub worker_groups: Vec<WorkerGroup>,
     /// The answer of `/debug/holds`, by controller.
     pub debug: DebugView,
-    /// Whether a controller already queries the ends of the owners of pods, and releases the pods of those that are gone.
-    pub owner_ends_are_queried: bool,
+    /// Live reads of the owners of pods: one of each owner, whichever controllers ask.
+    pub owner_queries: QueryCache<OwnerQuery>,
     provided: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -129,12 +131,13 @@ impl ControllerContext {
             let all = needs.owners.iter().chain(&needs.records);
             all.cloned()
         });
-        let owners = Owners::new(&shared, kinds, of(|needs| &needs.keep_of_owners));
+        let mut owners = Owners::new(&shared, kinds, of(|needs| &needs.keep_of_owners));
         let mut indexes = Vec::new();
         for index in needs.iter().flat_map(|needs| &needs.indexes) {
             indexes.push(*index);
         }
         let pods = Pods::new(&shared, of(|needs| &needs.pods), &indexes);
+        let owner_queries = owners.queries(&shared, pods.enqueue());
         let context = Self {
             shared,
             namespaces,
@@ -144,10 +147,25 @@ impl ControllerContext {
             optional: Vec::new(),
             worker_groups: Vec::new(),
             debug: DebugView::default(),
-            owner_ends_are_queried: false,
+            owner_queries,
             provided: Vec::new(),
         };
         (context, sender)
+    }
+
+    /// The state of the informer of a kind, once a controller has registered one.
+    pub fn informer_state(&self, kind: &Resource) -> Option<watch::Receiver<InformerState>> {
+        let pods = &self.pods.watched;
+        if pods.resource == *kind {
+            return Some(pods.store.watch_state());
+        }
+        let mut owners = self.owners.kinds.iter();
+        if let Some(owner) = owners.find(|watched| watched.resource == *kind) {
+            return Some(owner.store.watch_state());
+        }
+        let mut handles = self.informers.iter().chain(&self.optional);
+        let found = handles.find(|handle| handle.resource == *kind);
+        found.map(InformerHandle::state)
     }
 
     /// Stores a value of a controller, for tests and status.

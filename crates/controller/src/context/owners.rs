@@ -1,8 +1,13 @@
 //! The kinds that own pods: each has one informer, with metadata only.
 
+use std::sync::Arc;
+
+use belayer_core::informer::Event;
 use belayer_core::object::Resource;
+use belayer_core::queries::{Enqueue, QueryCache};
 use belayer_core::slim::{Keep, OwnerMeta};
 use belayer_holds::owned::OwnerStores;
+use belayer_holds::owner::{OwnerQuery, OwnerReader};
 
 use super::Shared;
 use super::informer_handle::{InformerHandle, Watched};
@@ -39,6 +44,22 @@ impl Owners {
         let all = self.kinds.iter();
         all.map(|watched| (watched.resource.clone(), watched.store.clone()))
             .collect()
+    }
+
+    /// Live reads of the owners. An answer is dropped when the owner is deleted after it.
+    pub(super) fn queries(&mut self, shared: &Shared, enqueue: Enqueue) -> QueryCache<OwnerQuery> {
+        let decoders = shared.decoders(self.keep.clone());
+        let reader = OwnerReader::new(Arc::clone(&shared.executor), decoders);
+        let queries = shared.queries(reader, enqueue);
+        for watched in &mut self.kinds {
+            let (kind, queries) = (watched.resource.clone(), queries.clone());
+            watched.on_event(move |event| {
+                if let Event::Deleted { last, .. } = event {
+                    queries.outdate(&OwnerQuery::about(kind.clone(), &last.object.0));
+                }
+            });
+        }
+        queries
     }
 
     /// Converts the informers to handles that can be run.

@@ -185,7 +185,10 @@ impl Elector {
             let pause = self.candidate.pause(self.now(), rng::unit());
             let slept = resign.run_until_cancelled(async {
                 if self.candidate.status(self.now()) == LeaseStatus::Standby {
-                    watch.wait(self.candidate.version(), pause).await;
+                    let since = self.candidate.version().cloned();
+                    let (candidate, beginning) = (&mut self.candidate, self.beginning);
+                    let seen = |lease| candidate.watched(lease, beginning.elapsed());
+                    watch.wait(since.as_ref(), pause, seen).await;
                 } else {
                     watch.close();
                     sleep(pause).await;
@@ -272,7 +275,7 @@ impl Elector {
             tracing::warn!(
                 lease = %self.settings.lease,
                 "the namespace of the lease does not exist, so no replica can hold the lease: working without \
-                leader election (set the namespace with --leader-elect-resource-namespace)"
+                leader election (create the namespace, or configure another one for the lease)"
             );
             self.logged = Some(state);
         }
@@ -356,11 +359,10 @@ impl Elector {
         let help = match error.class() {
             ErrorClass::Forbidden => {
                 "; leader election needs the RBAC permissions get, watch, create and patch of \
-                    leases.coordination.k8s.io in that namespace (--leader-elect=false runs a single replica \
-                    without election)"
+                    leases.coordination.k8s.io in that namespace (a single replica can run without election)"
             }
             ErrorClass::NotFound => {
-                "; check that the namespace exists (set it with --leader-elect-resource-namespace)"
+                "; check that the namespace exists, or configure another one for the lease"
             }
             _ => "",
         };

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use super::record::{Lease, Record, Version};
 use super::timing::Timing;
+use crate::object::ResourceVersion;
 
 /// The largest `leaseTransitions` that a Lease can have.
 const MAX_TRANSITIONS: i64 = i32::MAX as i64;
@@ -231,6 +232,17 @@ impl Candidate {
             Holder::Vacant(_) | Holder::Held { .. } if self.has_led() => self.give_up(),
             Holder::Vacant(_) => Action::Write(self.acquisition(wall), lease.version),
             Holder::Held { left } => Action::Wait(left),
+        }
+    }
+
+    /// Records a Lease that a watch reported at `now` to a standby: its time starts now, and not
+    /// with the next read. An event that is not newer than the last read Lease says nothing.
+    pub(super) fn watched(&mut self, lease: Lease, now: Local) {
+        let number = |version: &Version| ResourceVersion::parse(&version.resource_version);
+        let known = self.version.as_ref().and_then(number);
+        if known.is_some() && number(&lease.version) > known {
+            self.version = Some(lease.version);
+            self.observe(lease.record, now);
         }
     }
 

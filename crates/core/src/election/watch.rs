@@ -1,7 +1,9 @@
-//! A standby watches the Lease, so that it learns at once that the leader released the Lease.
+//! A standby watches the Lease, so that it sees each renewal at once, and that the leader released
+//! the Lease.
 //!
-//! The watch only makes the next round begin earlier. That round reads the Lease and decides, so
-//! the rules of the election are the same without a watch.
+//! The watch only tells since when a record is unchanged, and makes the next round begin earlier.
+//! That round reads the Lease and decides, so the rules of the election are the same without a
+//! watch.
 
 use std::future::pending;
 use std::time::Duration;
@@ -9,7 +11,7 @@ use std::time::Duration;
 use kube::Client;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::record::{Lease, Version};
 use crate::http::{AnswerStream, JSON, Request, RequestError};
@@ -60,20 +62,36 @@ impl LeaseWatch {
         }
     }
 
-    /// Waits for `pause`, or until the Lease was released or deleted after `since`.
-    pub(super) async fn wait(&mut self, since: Option<&Version>, pause: Duration) {
-        let rest = self.woken.map(|at| BETWEEN.saturating_sub(at.elapsed()));
-        let rest = rest.unwrap_or_default().min(pause);
-        if !rest.is_zero() {
-            sleep(rest).await;
+    /// Waits for `pause`, or until the Lease was released or deleted after `since`. Calls `seen`
+    /// with each Lease when it arrives.
+    pub(super) async fn wait(
+        &mut self,
+        since: Option<&Version>,
+        pause: Duration,
+        mut seen: impl FnMut(Lease),
+    ) {
+        let now = Instant::now();
+        let end = now + pause;
+        let rested = self.woken.map_or(now, |at| at + BETWEEN).min(end);
+        let mut vacant = false;
+        while !vacant || Instant::now() < rested {
+            let until = if vacant { rested } else { end };
+            match timeout_at(until, self.next(since)).await {
+                Ok(Event::Lease(lease)) => {
+                    vacant = lease.record.holder.is_empty();
+                    seen(lease);
+                }
+                Ok(Event::Deleted) => vacant = true,
+                Err(_) => break,
+            }
         }
-        if timeout(pause - rest, self.vacated(since)).await.is_ok() {
+        if vacant {
             self.woken = Some(Instant::now());
         }
     }
 
-    /// Waits until the Lease is vacant; forever if it cannot be watched. Cancel-safe.
-    async fn vacated(&mut self, since: Option<&Version>) {
+    /// The next event; waits forever if the Lease cannot be watched. Cancel-safe.
+    async fn next(&mut self, since: Option<&Version>) -> Event {
         if self.last_event.elapsed() > self.period {
             self.close();
         }
@@ -86,11 +104,10 @@ impl LeaseWatch {
         }
         while let Some((answer, frames)) = &mut self.stream {
             match frames.next() {
-                Some(Frame::Whole(event)) => {
+                Some(Frame::Whole(frame)) => {
                     self.last_event = Instant::now();
-                    match is_vacant(&event) {
-                        Some(true) => return,
-                        Some(false) => {}
+                    match Event::read(&frame) {
+                        Some(event) => return event,
                         None => self.close(),
                     }
                 }
@@ -101,7 +118,7 @@ impl LeaseWatch {
                 },
             }
         }
-        pending::<()>().await;
+        pending().await
     }
 
     /// Ends the watch: a leader needs none.
@@ -134,15 +151,23 @@ impl LeaseWatch {
     }
 }
 
-/// Whether no replica holds the Lease after this event; `None` if the event ends the watch.
-fn is_vacant(event: &[u8]) -> Option<bool> {
-    let event: WatchEvent<'_> = serde_json::from_slice(event).ok()?;
-    match event.r#type {
-        "DELETED" => Some(true),
-        "ADDED" | "MODIFIED" => {
-            let lease = Lease::read(event.object.get().as_bytes()).ok()?;
-            Some(lease.record.holder.is_empty())
+/// An event of the watch.
+enum Event {
+    Lease(Lease),
+    Deleted,
+}
+
+impl Event {
+    /// Parses an event; `None` if it ends the watch.
+    fn read(frame: &[u8]) -> Option<Self> {
+        let event: WatchEvent<'_> = serde_json::from_slice(frame).ok()?;
+        match event.r#type {
+            "DELETED" => Some(Self::Deleted),
+            "ADDED" | "MODIFIED" => {
+                let lease = Lease::read(event.object.get().as_bytes()).ok()?;
+                Some(Self::Lease(lease))
+            }
+            _ => None,
         }
-        _ => None,
     }
 }

@@ -206,12 +206,18 @@ impl<K: Slim> Informer<K> {
         let mut listing = self.listing();
         let limit = Instant::now() + self.settings.initial_limit;
         let mut idle = Instant::now() + self.settings.initial_idle;
+        let mut silent = true;
         loop {
             let event = match timeout_at(idle.min(limit), stream.next()).await {
+                Err(_) if silent => {
+                    let idle = self.settings.initial_idle;
+                    return Err(RequestError::Timeout(idle).into());
+                }
                 // A server that does not know the parameters only watches.
                 Err(_) => return Err(ListError::NoStreaming),
                 Ok(next) => next?.ok_or_else(ended_early)?,
             };
+            silent = false;
             self.telemetry.contacted();
             match event {
                 WatchEvent::Added(object) => {

@@ -84,7 +84,7 @@ impl Drain {
         }
         // After the pods, so that their records name them by now.
         match self.uncreated().await {
-            Ok(uncreated) => found.note_uncreated(uncreated, pass),
+            Ok(uncreated) => found.note_uncreated(uncreated, pass, report),
             Err(error) => {
                 let failed = Scanned::failed(&api::resource(), &error);
                 found.note_unlisted(failed.hidden, failed.unseen);

@@ -46,9 +46,8 @@ use serde_json::{Value, json};
 use belayer_core::object::{ObjectKey, Resource, Uid};
 
 use crate::names::{
-    CONTROLLERS, GATE, GATE_BACKLOG, GATE_BACKLOG_CLOSED, GATE_CLOSED_BY_BACKLOG,
-    GATE_CLOSED_PREFIX, GATE_DRAINED as DRAINED, GATE_DRAINING as DRAINING, GATE_LEASE_PREFIX,
-    GATE_MODE as MODE,
+    GATE, GATE_BACKLOG, GATE_BACKLOG_CLOSED, GATE_CLOSED_BY_BACKLOG, GATE_CLOSED_PREFIX,
+    GATE_DRAINED as DRAINED, GATE_DRAINING as DRAINING, GATE_LEASE_PREFIX, GATE_MODE as MODE,
 };
 
 pub use client::{Adopted, GateClient};
@@ -172,11 +171,15 @@ impl GateObject {
         belayers.map(|(namespace, _)| namespace.into()).collect()
     }
 
-    /// The keys of a gate that a drain creates.
+    /// The keys of a gate that a drain creates. It has no switches: the first leader opens them after the drain.
     pub fn made_draining() -> Change {
-        let switches = CONTROLLERS.iter().map(|known| known.switch);
-        let all = switches.chain([MODE]);
-        all.map(|key| (key.to_owned(), Some(Cow::Borrowed(DRAINING))))
+        [(MODE.to_owned(), Some(Cow::Borrowed(DRAINING)))].into()
+    }
+
+    /// All its keys, with which [`GateClient::create`](crate::gate::GateClient::create) creates it again.
+    pub fn keys(&self) -> Change {
+        let keys = self.data.iter();
+        keys.map(|(key, value)| (key.clone(), Some(Cow::Owned(value.clone()))))
             .collect()
     }
 
@@ -344,9 +347,7 @@ mod tests {
                 ("mode", DRAINING),
             ]
         );
-        let draining = GateObject::default().with(&GateObject::made_draining());
-        assert_eq!(draining.data.len(), CONTROLLERS.len() + 1);
-        assert!(draining.is_draining());
+        let draining = open.with(&open.to_draining());
         assert!(
             draining.to_draining().is_empty(),
             "no change while draining"
@@ -417,8 +418,12 @@ mod tests {
         assert!(opened.is_on("hold") && opened.get("holdClaims").is_none());
         let draining = installed.with(&installed.to_draining());
         assert!(draining.is_draining() && draining.get("hold").is_none());
-        let after = draining.with(&draining.to_normal());
-        assert!(!after.is_on("hold"));
+        let made = GateObject::default().with(&GateObject::made_draining());
+        assert!(made.is_draining());
+        for draining in [draining, made] {
+            let after = draining.with(&draining.to_normal());
+            assert_eq!(after, state(&[("mode", NORMAL)]));
+        }
     }
 
     /// H3: the mark that lets the namespace be deleted ends with the drain, also if the mode is reset by hand.

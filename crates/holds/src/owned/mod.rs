@@ -20,7 +20,7 @@ use crate::names;
 use belayer_core::object::Uid;
 use belayer_core::slim::Pod;
 
-pub use owner::{EndedOwner, NAMES, ObservedOwner, OwnerEnd, OwnerStores};
+pub use owner::{EndedOwner, NAMES, ObservedOwner, OwnerEnd, OwnerStores, find_owner};
 pub use rule::{OwnerEnds, Parts, Snapshot};
 
 /// Index of the pod store: pods whose owner waits for them, by the UID of their controller.

@@ -1,5 +1,6 @@
 //! What stores and live reads show about the owner of a pod, and whether it has ended.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::argo;
@@ -57,26 +58,45 @@ impl<V: View> OwnerStores<V> {
         let owner = pod.meta.controller.as_ref()?;
         let of_kind = |kind: &Resource| kind.kind == owner.kind && *kind.group == *owner.group();
         let (kind, store) = self.0.iter().find(|(kind, _)| of_kind(kind))?;
-        let query = OwnerQuery::new(kind.clone(), pod.meta.key.shared_namespace(), owner);
+        let (key, found) = find_owner(&pod.meta, owner, store);
+        let query = OwnerQuery::at(kind.clone(), key, owner.uid.clone());
         Some(ObservedOwner {
-            cached: cached(pod, owner, store),
+            cached: match found {
+                Lookup::Found(found) if found.object.0.uid == owner.uid => {
+                    Some(found.object.0.clone())
+                }
+                // Another object of that name, none, or unknown: only a live read can show it.
+                _ => None,
+            },
             answer: answer(&query),
             query,
         })
     }
 }
 
-fn cached(
-    pod: &Pod,
+/// The owner of `pod` in the store of its kind, and its key. An owner reference does not show whether the kind is
+/// cluster-scoped, the store does. For an owner that is not stored, the live read finds out. Such an
+/// owner's pods are found by [`held_by_owner`](crate::owned::held_by_owner).
+pub fn find_owner(
+    pod: &ObjectMeta,
     owner: &OwnerReference,
     store: &impl Objects<OwnerMeta>,
-) -> Option<ObjectMeta> {
-    let key = ObjectKey::new(pod.meta.key.shared_namespace().clone(), owner.name.clone());
-    match store.lookup(&key) {
-        Lookup::Found(found) if found.object.0.uid == owner.uid => Some(found.object.0.clone()),
-        // Another object of that name, none, or unknown: only a live read can show it.
-        _ => None,
+) -> (ObjectKey, Lookup<OwnerMeta>) {
+    let key = ObjectKey::new(Arc::clone(pod.key.shared_namespace()), owner.name.clone());
+    let found = store.lookup(&key);
+    let may_be_cluster_scoped = match found {
+        Lookup::Found(_) => false,
+        Lookup::Absent => true,
+        Lookup::Unknown => store.is_not_served(),
+    };
+    if may_be_cluster_scoped {
+        let cluster = ObjectKey::cluster(owner.name.clone());
+        let found = store.lookup(&cluster);
+        if matches!(found, Lookup::Found(_)) {
+            return (cluster, found);
+        }
     }
+    (key, found)
 }
 
 /// What is known about a pod's owner. A part of the snapshot of a pod that

@@ -3,22 +3,23 @@
 
 use jiff::Timestamp;
 
+use super::HELD_BY_OWNER;
 use super::owner::{EndedOwner, ObservedOwner, OwnerEnd, OwnerStores};
 use crate::decision::{Decision, Missing, Rule, Write};
 use crate::names;
 use crate::owner::OwnerQuery;
 use crate::runner::{Change, Component};
-use belayer_core::informer::Stored;
+use belayer_core::informer::{Event, Store, Stored};
+use belayer_core::object::ObjectKey;
 use belayer_core::queries::{QueryCache, Waiter};
-use belayer_core::slim::Pod;
-use belayer_core::workqueue::Priority;
+use belayer_core::slim::{OwnerMeta, Pod};
+use belayer_core::workqueue::{Priority, WorkQueue};
 
-const NOT_OURS: &'static Rule =
-    &Rule::new(1, "not-ours", "not held, or not owned by one of the kinds");
-const OWNER_DELETING: &'static Rule =
+const NOT_OURS: &Rule = &Rule::new(1, "not-ours", "not held, or not owned by one of the kinds");
+const OWNER_DELETING: &Rule =
     &Rule::new(2, "owner-deleting", "held, and its owner is being deleted");
-const OWNER_GONE: &'static Rule = &Rule::new(3, "owner-gone", "held, and its owner is gone");
-const KEEP: &'static Rule = &Rule::new(4, "keep", "held, and its owner is there");
+const OWNER_GONE: &Rule = &Rule::new(3, "owner-gone", "held, and its owner is gone");
+const KEEP: &Rule = &Rule::new(4, "keep", "held, and its owner is there");
 
 /// The inputs of the rule. The pods of an owner are found by
 /// [`held_by_owner`](crate::owned::held_by_owner).
@@ -27,8 +28,12 @@ pub struct Parts {
     pub name: &'static str,
     /// The kinds of owners, and their stores.
     pub owners: OwnerStores,
-    /// Live reads of owners; `None` if another component reads them, so that each owner is read once.
-    pub owner_queries: Option<QueryCache<OwnerQuery>>,
+    /// Live reads of owners. Components that use the same cache read each owner once.
+    pub owner_queries: QueryCache<OwnerQuery>,
+    /// The pods, with the index [`HELD_BY_OWNER`].
+    pub pods: Store<Pod>,
+    /// The queue of the runner of pods.
+    pub queue: WorkQueue<ObjectKey>,
 }
 
 /// Releases the pods of owners that have ended. A [`Component`](crate::runner::Component) of the
@@ -43,15 +48,7 @@ pub enum Snapshot {
     /// Not held, or not owned by one of the kinds.
     NotOwned,
     /// Held and owned.
-    Owned(Box<Owned>),
-}
-
-/// A held pod's owner.
-#[derive(Debug, Clone)]
-pub struct Owned {
-    owner: ObservedOwner,
-    /// Whether this rule may read the owner.
-    may_ask: bool,
+    Owned(Box<ObservedOwner>),
 }
 
 impl OwnerEnds {
@@ -61,8 +58,30 @@ impl OwnerEnds {
     }
 
     fn owner(&self, pod: &Pod) -> Option<ObservedOwner> {
-        let answer = |query: &OwnerQuery| self.0.owner_queries.as_ref()?.get(query);
+        let answer = |query: &OwnerQuery| self.0.owner_queries.get(query);
         self.0.owners.owner_of(pod, answer)
+    }
+
+    /// Enqueues the held pods of an owner that is gone. Receives every event of the kinds of owners.
+    pub fn on_owner(&self, event: &Event<OwnerMeta>) {
+        let enqueue = |pod: &Stored<Pod>| {
+            let key = pod.object.meta.key.clone();
+            self.0.queue.add(key, Priority::Release);
+        };
+        match event {
+            Event::Deleted { last, .. } => {
+                let owner = last.object.0.uid.as_str();
+                let pods = self.0.pods.by_index(HELD_BY_OWNER, owner);
+                pods.unwrap_or_default().iter().for_each(enqueue);
+            }
+            // Its CRD was deleted: of owners that went while the watch was down no event comes.
+            Event::Unserved => self.0.pods.for_each(|pod| {
+                if is_held(&pod.object) && self.owner(&pod.object).is_some() {
+                    enqueue(pod);
+                }
+            }),
+            _ => {}
+        }
     }
 }
 
@@ -98,32 +117,29 @@ impl Component<Pod> for OwnerEnds {
 
     fn observe(&self, pod: &Stored<Pod>) -> Snapshot {
         let owner = is_held(pod).then(|| self.owner(pod)).flatten();
-        let may_ask = self.0.owner_queries.is_some();
         match owner {
-            Some(owner) => Snapshot::Owned(Box::new(Owned { owner, may_ask })),
+            Some(owner) => Snapshot::Owned(Box::new(owner)),
             None => Snapshot::NotOwned,
         }
     }
 
     fn decide(snapshot: &Snapshot, _: Timestamp) -> Decision<EndedOwner, OwnerQuery> {
-        let Snapshot::Owned(owned) = snapshot else {
+        let Snapshot::Owned(owner) = snapshot else {
             return Decision::nothing(NOT_OURS);
         };
-        decide(owned)
+        decide(owner)
     }
 
     fn ask(&self, query: OwnerQuery, waiter: Waiter<'_>) {
-        if let Some(queries) = &self.0.owner_queries {
-            queries.ask(query, waiter);
-        }
+        self.0.owner_queries.ask(query, waiter);
     }
 }
 
-fn decide(owned: &Owned) -> Decision<EndedOwner, OwnerQuery> {
-    match owned.owner.end() {
+fn decide(owner: &ObservedOwner) -> Decision<EndedOwner, OwnerQuery> {
+    match owner.end() {
         OwnerEnd::Lives => Decision::nothing(KEEP),
         // Its pods still have results that Argo reads (A16).
-        OwnerEnd::Ended(EndedOwner::Deleting(_)) if owned.owner.is_kept_running() => {
+        OwnerEnd::Ended(EndedOwner::Deleting(_)) if owner.is_kept_running() => {
             Decision::nothing(KEEP)
         }
         OwnerEnd::Ended(ended) => {
@@ -133,7 +149,6 @@ fn decide(owned: &Owned) -> Decision<EndedOwner, OwnerQuery> {
             };
             Decision::write(row, Write::Release(ended))
         }
-        OwnerEnd::Ask { .. } if !owned.may_ask => Decision::nothing(KEEP),
         OwnerEnd::Ask { query, after } => {
             Decision::missing(OWNER_GONE, Missing::Answer { query, after })
         }
@@ -148,18 +163,17 @@ mod tests {
     use crate::decision::Evidence as _;
     use crate::owner::{GoneProof, OwnerState};
     use belayer_core::logical_time::LogicalTime;
-    use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
+    use belayer_core::object::{Resource, ResourceVersion, Uid};
     use belayer_core::queries::LiveAnswer;
     use belayer_core::slim::ObjectMeta;
 
-    fn owned(cached: Option<ObjectMeta>, answer: Option<OwnerState>, may_ask: bool) -> Owned {
+    fn owned(cached: Option<ObjectMeta>, answer: Option<OwnerState>) -> ObservedOwner {
         let kind = Resource::new("example.com", "v1", "Run", "runs");
-        let owner = ObservedOwner {
+        ObservedOwner {
             query: OwnerQuery::about(kind, &meta(None)),
             cached,
             answer: answer.map(|state| LiveAnswer::scripted(state, LogicalTime::now())),
-        };
-        Owned { owner, may_ask }
+        }
     }
 
     fn meta(deleting: Option<Timestamp>) -> ObjectMeta {
@@ -187,18 +201,12 @@ mod tests {
         #[case] answer: Option<OwnerState>,
         #[case] expected: (&'static Rule, Option<&str>),
     ) {
-        let decision = decide(&owned(cached, answer, true));
+        let decision = decide(&owned(cached, answer));
         let evidence = match &decision.write {
             Some(Write::Release(evidence)) => Some(evidence.name()),
             None => None,
             other => panic!("{other:?}"),
         };
         assert_eq!((decision.row, evidence), expected);
-    }
-
-    #[test]
-    fn if_another_component_reads_the_owner_this_one_does_not() {
-        let decision = decide(&owned(None, None, false));
-        assert_eq!(decision, Decision::nothing(KEEP));
     }
 }

@@ -87,6 +87,7 @@ impl<K: Slim> Shared<K> {
             // Another object has the name: this one is gone, and the other one has its own events.
             Ok(newer) if newer.uid() != slim.uid() => Next::End(Outcome::Done),
             Ok(mut newer) => {
+                self.unreadable.lock().remove(slim.key());
                 self.follow(slim, &mut newer, class);
                 Next::Decide(Stored {
                     first_seen: object.first_seen,
@@ -97,8 +98,11 @@ impl<K: Slim> Shared<K> {
                 })
             }
             Err(error) => {
-                tracing::warn!(object = %slim.key(), error = %error, "the object cannot be read");
-                Next::End(Outcome::Retry(Backoff::CONFLICT))
+                if self.unreadable.lock().insert(slim.key().clone()) {
+                    tracing::warn!(object = %slim.key(), error = %error, "the object cannot be read");
+                }
+                // No other answer is to be expected until a client changes the object.
+                Next::End(Outcome::Retry(Backoff::ERROR.at_most(RETRY_CAP)))
             }
         }
     }

@@ -18,6 +18,7 @@ mod work;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -76,6 +77,11 @@ struct Shared<K: Slim> {
     due: Mutex<Due>,
     /// Keys that wait until holds may be added; ordered, so that simulations are deterministic.
     withheld: Mutex<BTreeSet<ObjectKey>>,
+    /// Keys whose last live answer cannot be decoded: each is logged once.
+    unreadable: Mutex<BTreeSet<ObjectKey>>,
+    /// Whether the kind is not served. What happened meanwhile to other objects enqueued none of this kind, and an
+    /// object that is unchanged afterwards causes no event.
+    unserved: AtomicBool,
     components: Vec<Box<dyn AnyComponent<K>>>,
 }
 
@@ -167,6 +173,8 @@ impl<K: Slim> Builder<K> {
                 own: OwnWrites::default(),
                 due: Mutex::default(),
                 withheld: Mutex::default(),
+                unreadable: Mutex::default(),
+                unserved: AtomicBool::new(false),
                 components,
             }),
         };
@@ -203,22 +211,43 @@ impl<K: Slim> Handler<K> for Runner<K> {
             Event::Skipped { key: None } | Event::Relisted { regressed: true } => {
                 return shared.free(shared.own.forget_all());
             }
-            _ => return,
-        };
-        let interest = shared
-            .components
-            .iter()
-            .filter_map(|component| component.interest(&change));
-        if let Some(priority) = interest.reduce(Priority::highest) {
-            if priority == Priority::Release {
-                shared.due.lock().note(change.key());
+            Event::Unserved => return shared.unserved.store(true, Ordering::Relaxed),
+            Event::Synced => {
+                if shared.unserved.swap(false, Ordering::Relaxed) {
+                    shared.enqueue_all();
+                }
+                return;
             }
-            shared.parts.queue.add(change.key().clone(), priority);
-        }
+            Event::Relisted { regressed: false } => return,
+        };
+        shared.enqueue(&change);
     }
 }
 
 impl<K: Slim> Shared<K> {
+    /// Enqueues the key of a change that concerns a component.
+    fn enqueue(&self, change: &Change<'_, K>) {
+        let components = self.components.iter();
+        let interest = components.filter_map(|component| component.interest(change));
+        if let Some(priority) = interest.reduce(Priority::highest) {
+            if priority == Priority::Release {
+                self.due.lock().note(change.key());
+            }
+            self.parts.queue.add(change.key().clone(), priority);
+        }
+    }
+
+    /// Enqueues every object as after a start.
+    fn enqueue_all(&self) {
+        let mut objects = Vec::new();
+        self.parts
+            .store
+            .for_each(|object| objects.push(object.clone()));
+        for object in &objects {
+            self.enqueue(&Change::added(object, true));
+        }
+    }
+
     fn free(&self, keys: Vec<ObjectKey>) {
         for key in keys {
             self.parts.queue.add(key, Priority::Release);
@@ -234,6 +263,7 @@ impl<K: Slim> Shared<K> {
         drop(self.tickets.begin(key));
         self.due.lock().forget(key);
         self.withheld.lock().remove(key);
+        self.unreadable.lock().remove(key);
     }
 
     /// Whether a hold may be added now; if not, the key is requeued once it may.

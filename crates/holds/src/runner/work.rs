@@ -20,7 +20,8 @@ use super::outcome::{Executed, What, count_unread, report};
 use super::step::{AnyStep, StepContext, Stepped};
 use super::trace;
 
-/// Longest pause before a failed release or step is repeated, unless the server asks for more: a deletion waits for it.
+/// Longest pause before a failed release or step is repeated, unless the server asks for more, and before an object is
+/// looked up again: a deletion waits for it.
 pub(super) const RETRY_CAP: Duration = Duration::from_secs(30);
 
 /// Retries on 409 before the key is requeued.
@@ -60,7 +61,7 @@ impl<K: Slim> Shared<K> {
         let mut work = self.tickets.begin(&key);
         let mut object = match self.parts.store.lookup(&key) {
             // Unknown is never treated as absent: the key is requeued.
-            Lookup::Unknown => return Outcome::Retry(Backoff::ERROR),
+            Lookup::Unknown => return Outcome::Retry(Backoff::ERROR.at_most(RETRY_CAP)),
             Lookup::Absent => None,
             Lookup::Found(object) => Some(object),
         };

@@ -3,7 +3,8 @@
 //!
 //! The scope of a count depends on who can unselect the objects. A configuration change unselects objects of every
 //! namespace, so these are counted over the cluster. The labels of an object are controlled by users who may
-//! write in its namespace, so these are counted per namespace: a tenant's objects never keep another tenant's.
+//! write in its namespace, so these are counted per namespace: a tenant's objects never keep another tenant's. Objects that a label of
+//! their namespace unselects are counted over the cluster too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

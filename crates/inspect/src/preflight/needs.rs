@@ -99,7 +99,7 @@ impl Kind {
     pub fn optional(resource: Resource) -> Self {
         Self {
             resource,
-            without: "the component starts once it is served; the other components work",
+            without: "objects of this kind are handled once it is served; everything else works",
             fix: "",
             optional: true,
         }

@@ -106,11 +106,11 @@ Belayer holds 1203 objects on Kubernetes v1.36.3; 12 deletions wait for it.
 Version 0.1.0 in belayer-system: 1 of 2 pods ready; belayer-7d9c_1 leads,
   renewed 2s ago.
 
-COMPONENT        HELD   WAITING   DENIED   OLDEST
+CONTROLLER       HELD   WAITING   DENIED   OLDEST
 pod-finalizer    1200   12        1        14m shop/pods/build-1
 pvc-protection   3      0         0        -
 
-NAMESPACE   COMPONENT       HELD   WAITING   DENIED   OLDEST
+NAMESPACE   CONTROLLER      HELD   WAITING   DENIED   OLDEST
 shop        pod-finalizer   1200   12        1        14m shop/pods/build-1
 
 Warning: pod-finalizer may not release 1

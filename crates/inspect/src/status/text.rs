@@ -49,7 +49,7 @@ fn opening(status: &Status) -> String {
     };
     let (held, waiting) = (sum(|n| n.held), sum(|n| n.waiting));
     let server = status.versions.server.as_deref();
-    let server = server.map_or_else(String::new, |version| format!(" on Kubernetes {version}"));
+    let on = server.map_or_else(String::new, |version| format!(" on Kubernetes {version}"));
     let place = status.namespace.as_ref();
     let place = place.map_or_else(String::new, |name| format!(" in namespace {name}"));
     let least = if status.components.iter().all(|each| each.complete) {
@@ -59,21 +59,19 @@ fn opening(status: &Status) -> String {
     };
     let objects = if held == 1 { "object" } else { "objects" };
     match (held, waiting) {
-        (0, _) if least.is_empty() => format!("Belayer holds nothing{place}{server}."),
+        (0, _) if least.is_empty() => {
+            let server =
+                server.map_or_else(String::new, |version| format!(" (Kubernetes {version})"));
+            format!("No object{place} has a finalizer of Belayer{server}.")
+        }
         (_, 0) => {
-            format!(
-                "Belayer holds {least}{held} {objects}{place}{server}; no deletion waits for it."
-            )
+            format!("Belayer holds {least}{held} {objects}{place}{on}; no deletion waits for it.")
         }
         (_, 1) => {
-            format!(
-                "Belayer holds {least}{held} {objects}{place}{server}; 1 deletion waits for it."
-            )
+            format!("Belayer holds {least}{held} {objects}{place}{on}; 1 deletion waits for it.")
         }
         (_, n) => {
-            format!(
-                "Belayer holds {least}{held} {objects}{place}{server}; {n} deletions wait for it."
-            )
+            format!("Belayer holds {least}{held} {objects}{place}{on}; {n} deletions wait for it.")
         }
     }
 }
@@ -130,7 +128,7 @@ fn renewed(leader: &Leader) -> String {
 
 fn components(status: &Status, style: Style, paint: &dyn Paint, out: &mut String) {
     let wide = style.detail == Detail::Wide;
-    let mut rows = vec![header(&["COMPONENT"], wide.then_some("HOLD"))];
+    let mut rows = vec![header(&["CONTROLLER"], wide.then_some("HOLD"))];
     for each in &status.components {
         let mut row = vec![each.component.to_owned()];
         row.extend(numbers(&each.numbers));
@@ -150,7 +148,7 @@ fn namespaces(status: &Status, style: Style, paint: &dyn Paint, out: &mut String
         Detail::Usual => SHOWN,
         Detail::Wide => usize::MAX,
     };
-    let mut rows = vec![header(&["NAMESPACE", "COMPONENT"], None)];
+    let mut rows = vec![header(&["NAMESPACE", "CONTROLLER"], None)];
     rows.extend(status.namespaces.iter().take(shown).map(|place: &Place| {
         let mut row = vec![place.namespace.clone(), place.component.to_owned()];
         row.extend(numbers(&place.numbers));

@@ -2,22 +2,28 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use belayer_core::clock;
 use belayer_core::informer::Stored;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, Uid};
-use belayer_core::slim::Pod;
+use belayer_core::queries::{LiveAnswer, Waiter};
+use belayer_core::slim::{ObjectMeta, Pod};
 use belayer_holds::runner;
 use belayer_holds::view::View;
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::PodFinalizer;
 use super::observe::held;
 use crate::NAME;
 use crate::argo::{self, Ending};
 use crate::decide::{is_awaited, is_missed, unread};
+use crate::evidence::Consumption;
 use crate::profile::Mode;
-use crate::snapshot::Selection;
+use crate::snapshot::{CachedOwner, NodeView, Selection};
+use crate::status::{RemovedPod, StatusState};
 
 /// A pod of a profile in observe mode that was deleted before its result was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +40,9 @@ pub struct Lost {
 
 /// Maximum number of lost pods that are stored by name.
 const LOST_REMEMBERED: usize = 1_000;
+
+/// How long a live read of the status of a deleted pod's owner may take. Then the pod is undecided.
+const READ_WITHIN: Duration = Duration::from_secs(600);
 
 impl<V: View> PodFinalizer<V> {
     /// Counts, once, a held pod of which it is unknown whether its deletion ended it: the version that shows that was
@@ -74,10 +83,12 @@ impl PodFinalizer {
         }
     }
 
-    /// Observe mode: counts a pod that was deleted while its result was still required. Pods and owners are watched
-    /// independently, so a pod that is garbage-collected right after its owner may be counted before the owner's
-    /// deletion is seen: the count is an upper bound.
+    /// Observe mode: considers a pod that is gone although its result was still required. Whether it was read is known only
+    /// after a live read of its owner's status: see [`Self::settle_losses`]. Only the leader counts.
     pub(super) fn count_lost(&self, pod: &Stored<Pod>) {
+        if !self.may_hold.load(Ordering::Acquire) {
+            return;
+        }
         let view = self.view(pod);
         let Selection::By {
             profile,
@@ -86,30 +97,119 @@ impl PodFinalizer {
         else {
             return;
         };
-        if profile.mode == Mode::Observe && is_awaited(&view) {
-            let meta = &pod.object.meta;
-            if let Some(evidence) = unread(&view) {
-                tracing::info!(pod = %meta.key, uid = %meta.uid, evidence, "pod was deleted without a result");
-                return runner::count_unread(evidence, "observe", &meta.key);
-            }
-            tracing::info!(
-                pod = %meta.key,
-                uid = %meta.uid,
-                profile = %profile.name,
-                "the pod was deleted before its result was read"
-            );
-            metrics::counter!(belayer_metrics::OBSERVED_LOSSES, "controller" => NAME).increment(1);
-            self.lost.fetch_add(1, Ordering::Relaxed);
-            let mut latest = self.latest_lost.lock();
-            if latest.len() == LOST_REMEMBERED {
-                latest.pop_front();
-            }
-            latest.push_back(Lost {
-                key: meta.key.clone(),
-                uid: meta.uid.clone(),
-                profile: profile.name.clone(),
-                at: clock::now(),
-            });
+        if profile.mode != Mode::Observe || !is_awaited(&view) {
+            return;
+        }
+        let meta = &pod.object.meta;
+        if let Some(evidence) = unread(&view) {
+            tracing::info!(pod = %meta.key, uid = %meta.uid, evidence, "pod was deleted without a result");
+            return runner::count_unread(evidence, "observe", &meta.key);
+        }
+        let (profile, at) = (profile.name.clone(), clock::now());
+        let Some(NodeView { node, query, .. }) = view.node else {
+            return self.lost(meta, profile, at);
+        };
+        let oldest = self.parts.removed.add(RemovedPod {
+            pod: pod.clone(),
+            profile,
+            node,
+            query,
+            gone: LogicalTime::now(),
+            at,
+            since: Instant::now(),
+        });
+        if let Some(oldest) = oldest {
+            undecided(&oldest, "too many pods were deleted at once");
         }
     }
+
+    /// Counts the pods that are gone as lost or undecided, once a live read of their owner's status that began after
+    /// their deletion shows that. Argo deletes pods without a label once its status has their result.
+    ///
+    /// The consumer may read the result of a deleted pod from its cache: the count is an upper bound.
+    pub(crate) fn settle_losses(&self) {
+        self.parts
+            .removed
+            .retain(|removed| !self.is_settled(removed));
+    }
+
+    fn is_settled(&self, removed: &RemovedPod) -> bool {
+        let RemovedPod {
+            pod, node, query, ..
+        } = removed;
+        let meta = &pod.object.meta;
+        let answer = self.parts.status_queries.get(query);
+        // Without the time of its creation: of a node that was given up because its pod was gone, nothing was read.
+        let is_read = |answer: &LiveAnswer<StatusState>| {
+            let pod_seen = pod.first_seen;
+            Consumption::prove_node_fulfilled(answer, node, (&meta.uid, None), pod_seen).is_some()
+        };
+        if answer.as_ref().is_some_and(is_read) {
+            return true;
+        }
+        let current = answer.filter(|answer| answer.begun() > removed.gone);
+        match current.as_ref().map(LiveAnswer::answer) {
+            Some(StatusState::Read(nodes)) if nodes.covers(node) => {
+                self.lost(meta, removed.profile.clone(), removed.at);
+            }
+            // It was deleted with its owner.
+            Some(StatusState::Unreadable(_)) if self.is_owner_leaving(removed) => {}
+            Some(StatusState::TooLarge(why) | StatusState::Unreadable(why)) => {
+                undecided(removed, why);
+            }
+            _ if removed.since.elapsed() >= READ_WITHIN => {
+                undecided(removed, "the status of its owner could not be read in time");
+            }
+            _ => {
+                let waiter = Waiter::now(&meta.key);
+                self.parts.status_queries.ask(query.clone(), waiter);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether the cache shows that the owner of the pod is gone or being deleted.
+    fn is_owner_leaving(&self, removed: &RemovedPod) -> bool {
+        let meta = &removed.pod.object.meta;
+        let Some(owner) = &meta.controller else {
+            return true;
+        };
+        match self
+            .owner_view(meta, owner, removed.query.resource())
+            .cached
+        {
+            CachedOwner::Present(owner) => owner.is_deleting(),
+            CachedOwner::Absent => true,
+            CachedOwner::Unknown => false,
+        }
+    }
+
+    fn lost(&self, pod: &ObjectMeta, profile: Arc<str>, at: Timestamp) {
+        tracing::info!(
+            pod = %pod.key,
+            uid = %pod.uid,
+            profile = %profile,
+            "the pod was deleted before its result was read"
+        );
+        metrics::counter!(belayer_metrics::OBSERVED_LOSSES, "controller" => NAME).increment(1);
+        self.lost.fetch_add(1, Ordering::Relaxed);
+        let mut latest = self.latest_lost.lock();
+        if latest.len() == LOST_REMEMBERED {
+            latest.pop_front();
+        }
+        latest.push_back(Lost {
+            key: pod.key.clone(),
+            uid: pod.uid.clone(),
+            profile,
+            at,
+        });
+    }
+}
+
+/// Counts a pod of which it is unknown whether its result was read.
+fn undecided(removed: &RemovedPod, why: &str) {
+    let meta = &removed.pod.object.meta;
+    tracing::info!(pod = %meta.key, uid = %meta.uid, why, "could not check whether the result of a deleted pod was read");
+    runner::count_unread(runner::UNDECIDED, "observe", &meta.key);
 }

@@ -9,6 +9,7 @@ use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid};
 use belayer_core::slim::{ObjectMeta, OwnerMeta, Phase, Pod};
 use belayer_holds::names;
 use belayer_holds::namespace::NamespaceView;
+use belayer_holds::owned;
 use belayer_holds::owner::OwnerQuery;
 use belayer_holds::view::{Answers as _, Objects as _, View};
 
@@ -159,7 +160,12 @@ impl<V: View> PodFinalizer<V> {
         }
     }
 
-    fn owner_view(&self, pod: &ObjectMeta, owner: &OwnerReference, kind: &Resource) -> OwnerView {
+    pub(super) fn owner_view(
+        &self,
+        pod: &ObjectMeta,
+        owner: &OwnerReference,
+        kind: &Resource,
+    ) -> OwnerView {
         let (key, found) = self.find_owner(pod, owner, kind);
         let cached = match found {
             Lookup::Unknown => CachedOwner::Unknown,
@@ -178,33 +184,19 @@ impl<V: View> PodFinalizer<V> {
         }
     }
 
-    /// The owner in the store of its kind, and its key. An owner reference does not show whether the kind is
-    /// cluster-scoped, the store does. For an owner that is not stored, the live read finds out.
+    /// The owner in the store of its kind, and its key: see [`owned::find_owner`].
     pub(crate) fn find_owner(
         &self,
         pod: &ObjectMeta,
         owner: &OwnerReference,
         kind: &Resource,
     ) -> (ObjectKey, Lookup<OwnerMeta>) {
-        let key = ObjectKey::new(Arc::clone(pod.key.shared_namespace()), owner.name.clone());
         let mut owners = self.parts.owners.iter();
-        let Some((_, store)) = owners.find(|(stored, _)| stored == kind) else {
-            return (key, Lookup::Unknown);
-        };
-        let found = store.lookup(&key);
-        let may_be_cluster_scoped = match found {
-            Lookup::Found(_) => false,
-            Lookup::Absent => true,
-            Lookup::Unknown => store.is_not_served(),
-        };
-        if may_be_cluster_scoped {
-            let cluster = ObjectKey::cluster(owner.name.clone());
-            let found = store.lookup(&cluster);
-            if matches!(found, Lookup::Found(_)) {
-                return (cluster, found);
-            }
+        if let Some((_, store)) = owners.find(|(stored, _)| stored == kind) {
+            return owned::find_owner(pod, owner, store);
         }
-        (key, found)
+        let key = ObjectKey::new(Arc::clone(pod.key.shared_namespace()), owner.name.clone());
+        (key, Lookup::Unknown)
     }
 }
 
@@ -323,10 +315,11 @@ pub(crate) fn cleanup_of(
                     _ => WorkflowEnd::Completed,
                 }
             }
-            _ => WorkflowEnd::NotYet,
+            CachedOwner::Present(_) => WorkflowEnd::NotYet,
+            CachedOwner::Absent | CachedOwner::Unknown => WorkflowEnd::Unknown,
         },
         Owner::Missing => WorkflowEnd::Gone,
-        Owner::NotRequired => WorkflowEnd::NotYet,
+        Owner::NotRequired => WorkflowEnd::Unknown,
     };
     Some(CleanupView {
         gc,

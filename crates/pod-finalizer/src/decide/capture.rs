@@ -34,13 +34,17 @@ pub(super) fn is_read(pod: &PodView) -> bool {
         && pod.argo.is_none()
 }
 
+/// Whether the outcome of the pod may be final: it has ended, or its node may be lost and a record would release it.
+fn may_be_final(pod: &PodView) -> bool {
+    pod.ended || pod.shut_down && is_read(pod)
+}
+
 /// Rule 7: the outcome is not recorded, and the phase is terminal, or the consumer reads the record and the pod was deleted
 /// by force, so that its node may be lost. The step that writes the record reads the whole pod and checks whether the
 /// outcome of every container is final. A record that the server rejects does not prevent the rules below. If the clock
 /// jumps back, it is checked again at once (L9).
 pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bool {
-    let may_be_final = pod.ended || pod.shut_down && is_read(pod);
-    if captures(pod).is_none() || !may_be_final || unread::is_never_held(pod) {
+    if captures(pod).is_none() || !may_be_final(pod) || unread::is_never_held(pod) {
         return false;
     }
     match &pod.record {
@@ -95,10 +99,10 @@ pub(super) fn refusal(pod: &PodView) -> Option<Notice> {
     }
 }
 
-/// Rule 11.
+/// Rule 11. The metadata of a record does not show who wrote it: a record of a pod that runs is no outcome.
 pub(super) fn captured(pod: &PodView) -> Found {
     match &pod.record {
-        RecordState::Written(proof) if is_read(pod) => {
+        RecordState::Written(proof) if is_read(pod) && may_be_final(pod) => {
             Some((row::CAPTURED, Evidence::Captured(proof.clone())))
         }
         _ => None,

@@ -29,6 +29,13 @@ pub(super) fn decide(pod: &PodView, evidence: Evidence) -> PodDecision {
     Decision::missing(row::CLEANUP, Missing::Answer { query, after })
 }
 
+/// Whether the deletion of the pod waits for the end of its workflow, which runs: it was retried if a delay has begun.
+pub(crate) fn waits_for_workflow(pod: &PodView) -> bool {
+    pod.cleanup.is_some_and(|view| {
+        view.workflow == WorkflowEnd::NotYet && !view.gc.is_due(view.pod, view.workflow)
+    })
+}
+
 fn due(pod: &PodView, evidence: &Evidence) -> Option<CleanupView> {
     let view = pod.cleanup?;
     if pod.held {

@@ -258,26 +258,23 @@ fn outcome(decision: &PodDecision) -> Expect {
     pod().held().deleting("11:59:59").nodes_of_others(),
     Expect::Ask(row::NODE_FULFILLED)
 )]
-#[case::row_10_a_status_that_is_too_large_is_no_evidence(
-    pod().held().deleting("11:59:59").status_too_large(),
-    Expect::Keep(row::NODE_FULFILLED)
-)]
+#[case::row_10_a_status_that_is_too_large_is_no_evidence(pod().held().deleting("11:59:59").status_too_large(), Expect::Keep(row::NODE_FULFILLED))]
 #[case::row_10_an_offloaded_status_is_no_evidence(
     pod().held().deleting("11:59:59").node_offloaded(),
     Expect::Keep(row::NODE_FULFILLED)
 )]
-#[case::row_11_the_record_is_written(
-    pod().held().ended().captured().read_as_record().written(),
-    Expect::Release(row::CAPTURED, "Captured")
-)]
+#[case::row_11_the_record_is_written(pod().held().ended().captured().read_as_record().written(), Expect::Release(row::CAPTURED, "Captured"))]
 #[case::row_11_gets_no_hold_again(pod().ended().captured().read_as_record().written(), Expect::Nothing(row::ADD_HOLD))]
-#[case::row_11_a1_a_record_that_no_consumer_reads_releases_nothing(
-    pod().held().ended().captured().written(),
-    Expect::Keep(row::KEEP)
-)]
+#[case::row_11_a1_a_record_that_no_consumer_reads_releases_nothing(pod().held().ended().captured().written(), Expect::Keep(row::KEEP))]
 #[case::row_11_a1_nor_an_argo_pod_whatever_its_profile(
     pod().held().ended().captured().read_as_record().of_argo().written(),
     Expect::Keep(row::KEEP)
+)]
+#[case::row_11_a_record_of_a_pod_that_runs_releases_nothing(pod().held().captured().read_as_record().written(), Expect::Keep(row::KEEP))]
+#[case::row_11_nor_does_it_keep_the_hold_off(pod().captured().read_as_record().written(), Expect::Hold(row::ADD_HOLD))]
+#[case::row_11_the_node_of_a_pod_that_has_not_ended_is_lost(
+    pod().held().deleting("11:59:59").captured().read_as_record().shut_down().written(),
+    Expect::Release(row::CAPTURED, "Captured")
 )]
 #[case::row_12_a_running_pod_is_kept(pod().held(), Expect::Keep(row::KEEP))]
 #[case::row_12_an_ended_pod_is_kept(pod().held().ended(), Expect::Keep(row::KEEP))]

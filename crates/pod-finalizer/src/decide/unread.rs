@@ -112,7 +112,8 @@ pub(super) fn held_because(pod: &PodView) -> Option<Cow<'static, str>> {
     }
 }
 
-/// Rule 18. The delay begins with the first proof, and there must still be a proof at its end.
+/// Rule 18. The delay begins with the first proof, and there must still be a proof at its end. A live read that shows
+/// that the node is not lost ends it: the next proof begins another.
 pub(super) fn node_lost(pod: &PodView, reasons: &mut Reasons) -> Found {
     let delay = deciding(pod).map(|profile| profile.node_lost_delay).max()?;
     let argo = argo(pod)?;
@@ -142,11 +143,26 @@ fn proof(argo: &ArgoPod, view: &NodeView) -> Option<NodeLost> {
     NodeLost::prove(&argo.pod, view.answer.as_ref()?, view.suspected)
 }
 
-fn unproven(view: &NodeView, reasons: &mut Reasons) {
+/// Whether a live read shows that the pod's node is not lost.
+pub(crate) fn is_node_present(pod: &PodView) -> bool {
+    let argo = pod.argo.as_ref();
+    let Some((argo, view)) = argo.and_then(|argo| Some((argo, argo.node.as_ref()?))) else {
+        return false;
+    };
+    let present = matches!(state(view), Some(NodeState::Ready | NodeState::NotReady));
+    present && proof(argo, view).is_none()
+}
+
+/// The state of the node, by a live read that began after it was suspected.
+fn state(view: &NodeView) -> Option<&NodeState> {
     let answer = view.answer.as_ref();
     let current = answer.filter(|answer| answer.begun() > view.suspected);
+    current.map(LiveAnswer::answer)
+}
+
+fn unproven(view: &NodeView, reasons: &mut Reasons) {
     let query = PodQuery::Node(view.query.clone());
-    let state = current.map(LiveAnswer::answer);
+    let state = state(view);
     let after = match state {
         Some(NodeState::Unknown(_)) => RECHECK,
         Some(_) => REREAD_NODE,

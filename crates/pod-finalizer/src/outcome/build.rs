@@ -61,8 +61,16 @@ struct Status {
     reason: Option<String>,
     message: Option<String>,
     start_time: Option<String>,
+    conditions: Option<Vec<Condition>>,
     container_statuses: Option<Vec<ContainerStatus>>,
     init_container_statuses: Option<Vec<ContainerStatus>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    reason: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -114,6 +122,18 @@ impl Pod {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
     }
 
+    /// Whether its kubelet, and not pod garbage collection in place of a lost kubelet, reported its end: then a container
+    /// without a state never started.
+    fn is_end_reported(&self) -> bool {
+        let mut conditions = self.status.conditions.iter().flatten();
+        let by_pod_gc = |one: &Condition| {
+            one.kind.as_deref() == Some("DisruptionTarget")
+                && one.reason.as_deref() == Some("DeletionByPodGC")
+        };
+        let is_lost = self.node_name().is_some() && conditions.any(by_pod_gc);
+        self.is_ended() && !is_lost
+    }
+
     /// Whether it is being deleted without a grace period.
     pub(super) fn is_shut_down(&self) -> bool {
         let Metadata {
@@ -130,6 +150,7 @@ impl Pod {
             spec,
             status,
         } = self;
+        let is_end_reported = self.is_end_reported();
         let mut unknown = Vec::new();
         let mut running = false;
         let mut containers = Vec::new();
@@ -144,7 +165,7 @@ impl Pod {
                     .find(|status| status.name == container.name);
                 let (outcome, known) = container.outcome(status, init);
                 let known = match known {
-                    Known::NotStarted if self.is_ended() => Known::Yes,
+                    Known::NotStarted if is_end_reported => Known::Yes,
                     Known::NotStarted => Known::No,
                     known => known,
                 };
@@ -184,7 +205,7 @@ impl Pod {
 enum Known {
     /// It ended.
     Yes,
-    /// It has not started, and never will if the pod has ended.
+    /// The status shows no start. It never started if the kubelet reported that the pod has ended.
     NotStarted,
     /// It ended, but how is unknown.
     No,
@@ -305,6 +326,25 @@ mod tests {
         assert!(built.running);
         assert!(!built.spec.complete);
         assert_eq!(built.spec.unknown_containers, ["main", "wait"]);
+    }
+
+    /// The kubelet may have started the containers after its last report.
+    #[test]
+    fn of_a_pod_that_pod_gc_marked_no_start_is_no_end() {
+        let status = |condition: Value| {
+            json!({"phase": "Failed", "conditions": [condition],
+            "initContainerStatuses": [ended("init", 0)],
+            "containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}]})
+        };
+        let disrupted =
+            |reason| json!({"type": "DisruptionTarget", "status": "True", "reason": reason});
+        let lost = built(status(disrupted("DeletionByPodGC")));
+        assert!(!lost.spec.complete);
+        assert_eq!(lost.spec.unknown_containers, ["main", "wait"]);
+        assert_eq!(lost.spec.finished_at, None);
+        assert!(!lost.running, "no kubelet will report its end");
+        let reported = built(status(disrupted("TerminationByKubelet")));
+        assert!(reported.spec.complete);
     }
 
     #[test]

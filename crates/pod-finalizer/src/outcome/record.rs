@@ -28,8 +28,8 @@ use crate::argo::{NodeState, read_node};
 /// Delay before an outcome that is not final yet is checked again, unless the pod changes earlier.
 pub(crate) const NOT_FINAL: Duration = Duration::from_secs(30);
 
-/// How long the rules below wait for a record whose write the server answers with errors ([`ErrorClass::Server`]). An admission
-/// webhook whose backend is down makes the server answer like that for as long as it exists.
+/// How long the rules below wait for a record whose write fails in a way that may last ([`may_last`]). An admission
+/// webhook whose backend is down makes each write fail like that for as long as it exists.
 const ERRORS_FOR: Duration = Duration::from_secs(60);
 
 /// The longest pause between two tries in that time.
@@ -99,7 +99,7 @@ pub struct Outcomes {
     /// How long a record without an owner is kept.
     ttl: Duration,
     known: Mutex<HashMap<Uid, RecordState>>,
-    /// Since when the server answers writes of a record with errors.
+    /// Since when writes of a record fail in a way that may last.
     failing: Mutex<HashMap<Uid, Instant>>,
 }
 
@@ -178,7 +178,7 @@ impl Outcomes {
             }
             Err(error) => {
                 let failing = self.failing_for(uid, &error);
-                if !is_final(&error) {
+                if !is_final(error.class()) {
                     match failing {
                         None => return Err(error),
                         Some(time) if time < ERRORS_FOR => {
@@ -201,10 +201,11 @@ impl Outcomes {
         Ok(Stepped::Settled)
     }
 
-    /// How long the server has answered only with errors. After an error of another kind this time begins anew.
+    /// How long writes of the record have failed only in a way that may last. After an error of another kind this time
+    /// begins anew.
     fn failing_for(&self, pod: &Uid, error: &RequestError) -> Option<Duration> {
         let mut failing = self.failing.lock();
-        if error.class() != ErrorClass::Server {
+        if !may_last(error.class()) {
             failing.remove(pod);
             return None;
         }
@@ -327,7 +328,8 @@ impl Outcomes {
     }
 }
 
-/// The owner reference by which the record is garbage-collected with the pod's owner.
+/// The owner reference by which the record is garbage-collected with the pod's owner. It is that of a controller, so that
+/// the cache shows whether the record has an owner.
 fn reference(owner: &OwnerReference) -> serde_json::Value {
     json!({
         "apiVersion": &*owner.api_version,
@@ -335,7 +337,7 @@ fn reference(owner: &OwnerReference) -> serde_json::Value {
         "name": &*owner.name,
         "uid": owner.uid.as_str(),
         "blockOwnerDeletion": false,
-        "controller": false,
+        "controller": true,
     })
 }
 
@@ -443,15 +445,29 @@ async fn existing(
 }
 
 /// Whether a retry cannot succeed without a change: no permission or no quota (403), kind not served (404), invalid
-/// (422), or the name is taken.
-fn is_final(error: &RequestError) -> bool {
+/// (422), the name is taken, or a request that the server does not take at all.
+fn is_final(class: ErrorClass) -> bool {
     matches!(
-        error.class(),
+        class,
         ErrorClass::Forbidden
             | ErrorClass::NotFound
             | ErrorClass::NotServed
             | ErrorClass::Invalid
             | ErrorClass::Decode
+            | ErrorClass::Unsupported
+            | ErrorClass::Gone
+            | ErrorClass::Other
+    )
+}
+
+/// Whether a retry may succeed, or fail like this for ever. A webhook whose backend does not answer: the request ends by
+/// the timeout of the webhook, an error of the server, or before that by its own deadline. A conflict: with another write
+/// to a quota, or the answer of a webhook. Of an API server that is overloaded or cannot be reached no release is possible
+/// either.
+fn may_last(class: ErrorClass) -> bool {
+    matches!(
+        class,
+        ErrorClass::Server | ErrorClass::Timeout | ErrorClass::Conflict | ErrorClass::AlreadyExists
     )
 }
 

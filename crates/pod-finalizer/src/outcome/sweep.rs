@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hashbrown::HashMap;
 use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use belayer_core::clock;
-use belayer_core::executor::Executor;
-use belayer_core::http::ErrorClass;
+use belayer_core::executor::{Class, Executor};
+use belayer_core::http::{ErrorClass, METADATA_ONLY, Request, RequestError};
 use belayer_core::informer::Store;
-use belayer_core::object::{ObjectKey, Uid};
+use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
 use belayer_core::slim::{ObjectMeta, OwnerMeta};
 use belayer_core::ticks::Ticks;
 
@@ -21,6 +24,9 @@ use crate::SETTLE;
 /// Longest interval between two sweeps.
 const SLOWEST: Duration = Duration::from_secs(60);
 
+/// Most live reads of one sweep: after an upgrade all records of the earlier version need one.
+const READS: usize = 100;
+
 /// Deletes expired records. The kind is that of the [example](crate::outcome).
 pub struct Sweeper {
     records: Store<OwnerMeta>,
@@ -28,7 +34,19 @@ pub struct Sweeper {
     every: Duration,
     ttl: Duration,
     started: (Timestamp, Instant),
+    /// What live reads showed of records without a label and a controller.
+    read: HashMap<Uid, Read>,
 }
+
+/// A live read of a record at this version.
+struct Read {
+    version: ResourceVersion,
+    /// When it expires; `None` if it has an owner.
+    expires: Option<Timestamp>,
+}
+
+/// A record that may have no owner, at this version.
+type Candidate = (ObjectKey, Uid, ResourceVersion);
 
 impl Sweeper {
     /// A sweeper of `records`, of which those without an owner are kept for `ttl`.
@@ -39,37 +57,100 @@ impl Sweeper {
             every: (ttl / 2).clamp(Duration::from_millis(500), SLOWEST),
             ttl,
             started: (clock::now(), Instant::now()),
+            read: HashMap::new(),
         }
     }
 
     /// Runs until `cancel` is cancelled.
-    pub async fn run(self, cancel: CancellationToken) {
+    pub async fn run(mut self, cancel: CancellationToken) {
         let mut ticks = Ticks::every(self.every, cancel.clone());
         while ticks.next().await.is_some() {
             let (then, since) = self.started;
             let Some(now) = not_ahead(clock::now(), then, since.elapsed(), self.ttl) else {
                 continue;
             };
-            let expired = self.expired(now);
-            let sweep = self.sweep(&expired);
+            let sweep = self.sweep(now);
             if cancel.run_until_cancelled(sweep).await.is_none() {
                 return;
             }
         }
     }
 
-    fn expired(&self, now: Timestamp) -> Vec<(ObjectKey, Uid)> {
+    async fn sweep(&mut self, now: Timestamp) {
         let mut expired = Vec::new();
+        let mut candidates = Vec::new();
         self.records.for_each(|record| {
             let meta = &record.object.0;
-            if is_expired(meta, now) && !meta.is_deleting() {
-                expired.push((meta.key.clone(), meta.uid.clone()));
+            match expiry(meta) {
+                _ if meta.is_deleting() => {}
+                Expiry::At(at) if at <= now.as_second() => {
+                    expired.push((meta.key.clone(), meta.uid.clone()));
+                }
+                Expiry::At(_) | Expiry::Never => {}
+                Expiry::IfOrphan => {
+                    candidates.push((meta.key.clone(), meta.uid.clone(), meta.resource_version));
+                }
             }
         });
+        expired.extend(self.orphans(candidates, now).await);
+        self.delete(&expired).await;
+    }
+
+    /// Those of `candidates` that have no owner, and were written longer than the time to live ago.
+    async fn orphans(
+        &mut self,
+        candidates: Vec<Candidate>,
+        now: Timestamp,
+    ) -> Vec<(ObjectKey, Uid)> {
+        let mut known = std::mem::take(&mut self.read);
+        let mut reads = READS;
+        let mut expired = Vec::new();
+        for (key, uid, version) in candidates {
+            let read = match known.remove(&uid).filter(|read| read.version == version) {
+                Some(read) => read,
+                None if reads == 0 => continue,
+                None => {
+                    reads -= 1;
+                    match self.expires(&key).await {
+                        Ok(expires) => Read { version, expires },
+                        Err(error) => {
+                            tracing::debug!(record = %key, %error, "could not read a PodOutcome");
+                            let is_about_it = matches!(
+                                error.class(),
+                                ErrorClass::NotFound | ErrorClass::Forbidden | ErrorClass::Decode
+                            );
+                            if !is_about_it {
+                                reads = 0;
+                            }
+                            continue;
+                        }
+                    }
+                }
+            };
+            if read.expires.is_some_and(|expires| expires <= now) {
+                expired.push((key, uid.clone()));
+            }
+            self.read.insert(uid, read);
+        }
         expired
     }
 
-    async fn sweep(&self, expired: &[(ObjectKey, Uid)]) {
+    /// When a record expires, by a live read; `None` if it has an owner.
+    async fn expires(&self, key: &ObjectKey) -> Result<Option<Timestamp>, RequestError> {
+        let request = Request::get(resource().object_path(key)).accept(METADATA_ONLY);
+        let answer = self.executor.read(&request, Class::Evidence).await?;
+        let Meta {
+            creation_timestamp: written,
+            owner_references: owners,
+        } = answer.json::<Existing>()?.metadata;
+        if owners.is_some_and(|owners| !owners.is_empty()) {
+            return Ok(None);
+        }
+        let ttl = SignedDuration::try_from(self.ttl).unwrap_or(SignedDuration::MAX);
+        Ok(written.and_then(|written| written.checked_add(ttl).ok()))
+    }
+
+    async fn delete(&self, expired: &[(ObjectKey, Uid)]) {
         for (key, uid) in expired {
             match self.executor.delete(&resource(), key, uid).await {
                 Ok(_) => tracing::debug!(record = %key, "deleted an expired PodOutcome"),
@@ -105,17 +186,44 @@ fn not_ahead(
     (passed >= ttl.min(SETTLE)).then(|| now.min(passed_by_then))
 }
 
-fn is_expired(record: &ObjectMeta, now: Timestamp) -> bool {
-    let expires = record.labels.get(EXPIRES_LABEL);
-    let expires: Option<i64> = expires.and_then(|text| text.parse().ok());
-    expires.is_some_and(|expires| expires <= now.as_second())
+/// When a record expires, by the cache.
+#[derive(Debug, PartialEq, Eq)]
+enum Expiry {
+    /// At this second since 1970, by its label.
+    At(i64),
+    /// It has an owner, or its label was changed.
+    Never,
+    /// After its time to live, if it has no owner: that was removed by `--cascade=orphan`, or is not a controller, as
+    /// earlier versions wrote it.
+    IfOrphan,
+}
+
+fn expiry(record: &ObjectMeta) -> Expiry {
+    match (record.labels.get(EXPIRES_LABEL), &record.controller) {
+        (Some(label), _) => label.parse().map_or(Expiry::Never, Expiry::At),
+        (None, Some(_)) => Expiry::Never,
+        (None, None) => Expiry::IfOrphan,
+    }
+}
+
+/// A record as it is in the cluster.
+#[derive(Deserialize)]
+struct Existing {
+    metadata: Meta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta {
+    creation_timestamp: Option<Timestamp>,
+    owner_references: Option<Vec<IgnoredAny>>,
 }
 
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
 
-    use belayer_core::object::ResourceVersion;
+    use belayer_core::object::OwnerReference;
 
     use super::*;
 
@@ -139,12 +247,23 @@ mod tests {
     }
 
     #[rstest]
-    #[case::expired_now(Some("100"), true)]
-    #[case::not_yet(Some("101"), false)]
-    #[case::with_an_owner(None, false)]
-    #[case::no_number(Some("soon"), false)]
-    fn only_a_record_with_a_label_expires(#[case] label: Option<&str>, #[case] expired: bool) {
+    #[case::recorded_without_an_owner(Some("100"), false, Expiry::At(100))]
+    #[case::no_number(Some("soon"), false, Expiry::Never)]
+    #[case::with_an_owner(None, true, Expiry::Never)]
+    #[case::orphaned_or_of_an_earlier_version(None, false, Expiry::IfOrphan)]
+    fn only_a_record_without_an_owner_expires(
+        #[case] label: Option<&str>,
+        #[case] owned: bool,
+        #[case] expected: Expiry,
+    ) {
+        let owner = OwnerReference {
+            api_version: "argoproj.io/v1alpha1".into(),
+            kind: "Workflow".into(),
+            name: "build".into(),
+            uid: Uid::new("wf-1"),
+        };
         let record = ObjectMeta {
+            controller: owned.then(|| Arc::new(owner)),
             labels: label
                 .map(|value| (EXPIRES_LABEL, value))
                 .into_iter()
@@ -155,7 +274,6 @@ mod tests {
                 ResourceVersion::new(1),
             )
         };
-        let now = Timestamp::from_second(100).unwrap();
-        assert_eq!(is_expired(&record, now), expired);
+        assert_eq!(expiry(&record), expected);
     }
 }

@@ -3,7 +3,7 @@
 //! itself: the others must not hide that its consumer is silent.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,31 +12,29 @@ use tokio::time::Instant;
 
 use belayer_core::events::{EventRecorder, Regarding};
 use belayer_core::informer::Lookup;
-use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
+use belayer_core::object::{ObjectKey, Resource, Uid};
+use belayer_core::slim::Pod;
 use belayer_holds::decision::Notice;
 
-use crate::component::PodFinalizer;
+use crate::component::{Owners, PodFinalizer};
 use crate::decide::REPORT_AFTER;
 use crate::profile::is_of_kind;
 
 /// How often the waiting pods are visited.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Maximum number of pods that are visited, those that have waited longest.
+/// Maximum number of pods of a namespace that are visited, those that have waited longest.
 const VISITED: usize = 1_000;
 
 /// Shortest time between two Events about one node.
 const EVENT_AGAIN: Duration = Duration::from_secs(300);
 
-/// The owners of a kind in a namespace.
-type Owners = (Resource, Arc<str>);
-
 /// What was last seen of the owners of waiting pods.
 #[derive(Debug, Default)]
 pub(super) struct Consumers {
     next: Option<Instant>,
-    /// The newest version of an owner of a waiting pod, and since when it is the newest.
-    newest: HashMap<Owners, (ResourceVersion, Instant)>,
+    /// The owners for whose pods a consumer is needed, and since when none of them has changed.
+    silent: HashMap<Owners, Instant>,
     /// When an Event about a node was last recorded.
     reported: HashMap<Arc<str>, Instant>,
 }
@@ -49,7 +47,7 @@ impl Consumers {
             return;
         }
         self.next = Some(now + EVERY);
-        let mut seen: HashMap<Owners, ResourceVersion> = HashMap::new();
+        let mut seen: HashSet<Owners> = HashSet::new();
         let mut on_nodes: BTreeMap<Arc<str>, Vec<ObjectKey>> = BTreeMap::new();
         let late = belayer_core::clock::now() - REPORT_AFTER;
         for (key, since) in waiting(finalizer) {
@@ -57,21 +55,16 @@ impl Consumers {
                 continue;
             };
             let pod = &pod.object;
-            if let Some((kind, owner)) = owner_of(finalizer, pod) {
-                let owners = (kind, Arc::clone(key.shared_namespace()));
-                let newest = seen.entry(owners).or_default();
-                *newest = (*newest).max(owner);
-            }
+            seen.extend(owners_of(finalizer, pod));
             if let Some(node) = pod.node_name.clone().filter(|_| since <= late) {
                 on_nodes.entry(node).or_default().push(key);
             }
         }
-        self.newest.retain(|owners, _| seen.contains_key(owners));
-        for (owners, newest) in seen {
-            let known = self.newest.entry(owners).or_insert((newest, now));
-            if known.0 != newest {
-                *known = (newest, now);
-            }
+        let changed = finalizer.take_changed_owners();
+        self.silent
+            .retain(|owners, _| seen.contains(owners) && !changed.contains(owners));
+        for owners in seen {
+            self.silent.entry(owners).or_insert(now);
         }
         self.publish(finalizer, now);
         self.reported
@@ -87,8 +80,8 @@ impl Consumers {
     /// Publishes the longest silence of all namespaces, by kind.
     fn publish(&self, finalizer: &PodFinalizer, now: Instant) {
         for (kind, _) in &finalizer.parts.owners {
-            let of_kind = self.newest.iter().filter(|((of, _), _)| of == kind);
-            let oldest = of_kind.map(|(_, (_, since))| *since).min();
+            let of_kind = self.silent.iter().filter(|((of, _), _)| of == kind);
+            let oldest = of_kind.map(|(_, since)| *since).min();
             let silent = oldest.map_or(Duration::ZERO, |since| now.duration_since(since));
             metrics::gauge!(belayer_metrics::CONSUMER_SILENT, "kind" => kind.to_string())
                 .set(silent.as_secs_f64());
@@ -100,21 +93,23 @@ impl Consumers {
 fn waiting(finalizer: &PodFinalizer) -> impl Iterator<Item = (ObjectKey, Timestamp)> {
     let waiting = finalizer.held_objects().waiting().into_iter();
     let ended = waiting.filter_map(|(key, pod)| pod.ended.then_some(key).zip(pod.deleting));
-    ended.take(VISITED)
+    let mut visited: HashMap<Arc<str>, usize> = HashMap::new();
+    ended.filter(move |(key, _)| {
+        let visited = visited.entry(Arc::clone(key.shared_namespace()));
+        let visited = visited.or_default();
+        *visited += 1;
+        *visited <= VISITED
+    })
 }
 
-/// The kind and the version of a pod's owner in its store.
-fn owner_of(
-    finalizer: &PodFinalizer,
-    pod: &belayer_core::slim::Pod,
-) -> Option<(Resource, ResourceVersion)> {
+/// The owners among which a pod's owner is, if that is in its store.
+fn owners_of(finalizer: &PodFinalizer, pod: &Pod) -> Option<Owners> {
     let owner = pod.meta.controller.as_ref()?;
     let mut kinds = finalizer.parts.owners.iter().map(|(kind, _)| kind);
     let kind = kinds.find(|kind| is_of_kind(owner, kind))?;
-    match finalizer.find_owner(&pod.meta, owner, kind).1 {
-        Lookup::Found(found) => Some((kind.clone(), found.object.0.resource_version)),
-        Lookup::Absent | Lookup::Unknown => None,
-    }
+    let (key, found) = finalizer.find_owner(&pod.meta, owner, kind);
+    let is_stored = matches!(found, Lookup::Found(_));
+    is_stored.then(|| (kind.clone(), Arc::clone(key.shared_namespace())))
 }
 
 /// Events about a Node name it as UID, as those of the kubelet do.

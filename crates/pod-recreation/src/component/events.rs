@@ -161,6 +161,10 @@ impl PodRecreation {
                 memory.created.remove(&attempts);
                 memory.waits.forget(&last.meta.uid);
                 memory.forget_record(last);
+                // If a list does not have it, a version in which it named a pod may have been missed.
+                if *final_state_known {
+                    memory.deleted.note(last);
+                }
                 // Read while the memory is locked: a later deletion of the pod removes the entry.
                 let pod = self.parts.pods.lookup(&pod_key(last)).found();
                 let first = pod.filter(|pod| pod.meta.uid.as_str() == &*last.first_uid);
@@ -178,7 +182,10 @@ impl PodRecreation {
             Event::Synced | Event::Unserved => return self.enqueue_pods(|_| true),
             // The pods are in the state of the backup, too.
             Event::Relisted { regressed: true } => {
-                self.memory.lock().cancelled.clear();
+                let mut memory = self.memory.lock();
+                memory.cancelled.clear();
+                memory.deleted.clear();
+                drop(memory);
                 return self.enqueue_pods(|_| true);
             }
             _ => return,

@@ -141,6 +141,7 @@ fn snapshot(pod: PodView, record: ObservedRecord) -> HoldSnapshot {
         first_seen: LogicalTime::BEGINNING,
         record,
         cancelled: false,
+        created_in_vain: false,
         to_report: false,
         live_record: None,
         namespace: None,
@@ -185,7 +186,8 @@ fn summary(decision: &HoldDecision) -> &'static str {
     match &decision.write {
         Some(Write::AddHold) => "hold",
         Some(Write::Release(evidence)) => evidence.name(),
-        Some(Write::Step(()) | Write::Delete(_)) => "another write",
+        Some(Write::Delete(_)) => "delete",
+        Some(Write::Step(())) => "another write",
         None => "",
     }
 }

@@ -36,9 +36,10 @@ impl Execution<'_> {
         step: &StatusWrite,
     ) -> Result<Stepped, RequestError> {
         let key = pod_key(record);
-        let Some(spec) = self.spec(record).await? else {
+        let Some(Recorded { spec, .. }) = self.recorded(record).await? else {
             return Ok(Stepped::Later(SOON));
         };
+        let is_first = record.first_uid == pod.as_str();
         if let Some(node) = spec.pod["spec"]["nodeName"].as_str()
             && step.next.avoid_nodes.iter().any(|avoided| avoided == node)
         {
@@ -70,7 +71,7 @@ impl Execution<'_> {
             }
             // Otherwise a client that may write records could have Belayer create any pod. Of a re-created pod admission
             // may change the spec in another way each time.
-            let is_described = if record.first_uid == pod.as_str() {
+            let is_described = if is_first {
                 has_spec_of(&spec.pod, &live)
             } else {
                 !has_changed_containers(&live)
@@ -80,8 +81,11 @@ impl Execution<'_> {
                 let end = reported_step(record, why, clock::now());
                 return self.write(record, &end).await;
             }
-            let metadata = metadata_to_create(&live, &self.it.parts.component.settings().carry);
-            if metadata != pod_to_create["metadata"] {
+            let recorded = &pod_to_create["metadata"];
+            let known = if is_first { &Value::Null } else { recorded };
+            let lists = &self.it.parts.component.settings().carry;
+            let metadata = metadata_to_create(&live, known, lists);
+            if metadata != *recorded {
                 next.next.pod_metadata = Some(metadata);
                 continue;
             }
@@ -136,8 +140,8 @@ impl Execution<'_> {
         Ok(Stepped::Retry(Backoff::DENIED))
     }
 
-    /// The spec of a record that still has the version of the decision.
-    async fn spec(&self, record: &Record) -> Result<Option<Spec>, RequestError> {
+    /// A record that still has the version of the decision.
+    async fn recorded(&self, record: &Record) -> Result<Option<Recorded>, RequestError> {
         let Some(answer) = self.live(&self.it.records, &record.meta.key).await? else {
             return Ok(None);
         };
@@ -152,7 +156,9 @@ impl Execution<'_> {
             self.write(record, &end).await?;
             return Ok(None);
         }
-        read_spec(&object).map(Some)
+        let spec = serde_json::from_value(object["spec"].clone())
+            .map_err(|error| RequestError::Decode(error.to_string()))?;
+        Ok(Some(Recorded { spec, object }))
     }
 
     fn is_same(&self, record: &Record, answer: &Answer) -> bool {
@@ -186,10 +192,10 @@ impl Execution<'_> {
                 return Ok(Stepped::Later(wait));
             }
         };
-        let Some(spec) = self.spec(record).await? else {
+        let Some(recorded) = self.recorded(record).await? else {
             return Ok(Stepped::Later(SOON));
         };
-        let pod = described(&spec, &record.status);
+        let pod = recorded.pod(&record.status);
         match self.ended_owner(namespace, &pod).await {
             Ok(None) => {}
             Ok(Some(why)) => {
@@ -230,11 +236,11 @@ impl Execution<'_> {
         record: &Record,
         attempt: u32,
     ) -> Result<Stepped, RequestError> {
-        let Some(spec) = self.spec(record).await? else {
+        let Some(recorded) = self.recorded(record).await? else {
             return Ok(Stepped::Later(SOON));
         };
         let key = pod_key(record);
-        let pod = described(&spec, &record.status);
+        let pod = recorded.pod(&record.status);
         let object = pod_of_attempt(&pod, self.chain(record, &record.status, attempt));
         let pods = &self.it.pods;
         let created = self
@@ -308,6 +314,32 @@ impl Execution<'_> {
     }
 }
 
+/// A record as the API server returns it.
+struct Recorded {
+    spec: Spec,
+    object: Value,
+}
+
+impl Recorded {
+    /// The pod to create while it exists in its record alone, without owners from which the record was orphaned meanwhile
+    /// (`--cascade=orphan`). The record was created with the owners that the pod had then. A later owner of the pod is not
+    /// one of the record.
+    fn pod(&self, status: &Status) -> Value {
+        let uids = |object: &Value| -> Vec<Value> {
+            let owners = object["metadata"]["ownerReferences"].as_array();
+            let owners = owners.into_iter().flatten();
+            owners.map(|owner| owner["uid"].clone()).collect()
+        };
+        let (then, now) = (uids(&self.spec.pod), uids(&self.object));
+        let mut pod = described(&self.spec, status);
+        let owners = pod["metadata"].get_mut("ownerReferences");
+        if let Some(owners) = owners.and_then(Value::as_array_mut) {
+            owners.retain(|owner| !then.contains(&owner["uid"]) || now.contains(&owner["uid"]));
+        }
+        pod
+    }
+}
+
 /// The pod to create: that of the spec, with the metadata of the status if that is newer.
 fn described(spec: &Spec, status: &Status) -> Value {
     let mut pod = spec.pod.clone();
@@ -339,9 +371,4 @@ fn has_changed_containers(pod: &Value) -> bool {
 fn has_fields(set: &Value, other: &Value) -> bool {
     let mut fields = other.as_object().into_iter().flatten();
     fields.all(|(name, below)| set.get(name).is_some_and(|set| has_fields(set, below)))
-}
-
-fn read_spec(object: &Value) -> Result<Spec, RequestError> {
-    serde_json::from_value(object["spec"].clone())
-        .map_err(|error| RequestError::Decode(error.to_string()))
 }

@@ -55,8 +55,14 @@ const KEPT_ANNOTATIONS: &[&str] = &[RECREATE_ANNOTATION, WIPE_ANNOTATION];
 /// Prefix of the field managers of `kubectl`: `kubectl-annotate`, `kubectl-client-side-apply`, `kubectl-edit`.
 const KUBECTL: &str = "kubectl";
 
-/// The metadata of the pod to create.
-pub(crate) fn metadata_to_create(pod: &Value, lists: &ReplacementMetadata) -> Value {
+/// The metadata of the pod to create. `recorded` is that of a re-created pod as its record has it, and null for the first
+/// pod of a record: Belayer counts as the creator of a re-created pod, so an annotation that its user's controller has changed
+/// since is recognized by its name.
+pub(crate) fn metadata_to_create(
+    pod: &Value,
+    recorded: &Value,
+    lists: &ReplacementMetadata,
+) -> Value {
     let source = &pod["metadata"];
     let mut metadata = Map::new();
     let labels = kept(&source["labels"], |name| {
@@ -73,7 +79,9 @@ pub(crate) fn metadata_to_create(pod: &Value, lists: &ReplacementMetadata) -> Va
             return true;
         }
         let by_user = by_user.as_ref();
-        !is_listed(DROPPED_ANNOTATIONS, name) && by_user.is_none_or(|names| names.contains(&name))
+        let is_users = by_user.is_none_or(|names| names.contains(&name))
+            || recorded["annotations"].get(name).is_some();
+        is_users && !is_listed(DROPPED_ANNOTATIONS, name)
     });
     for (field, pairs) in [("labels", labels), ("annotations", annotations)] {
         if !pairs.is_empty() {

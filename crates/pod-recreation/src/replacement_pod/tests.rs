@@ -211,6 +211,25 @@ fn expressions_merged_from_label_keys_are_removed() {
     );
 }
 
+/// An empty term matches no node: with a field it would match all but one.
+#[test]
+fn a_node_is_excluded_from_each_term_that_can_match() {
+    let in_zone = json!([{ "key": "zone", "operator": "In", "values": ["a"] }]);
+    let terms = json!([{ "matchExpressions": in_zone }, {}, { "matchExpressions": [] }]);
+    let mut spec = json!({ "affinity": { "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": terms } } } });
+    exclude_nodes(&mut spec, &["node-1".to_owned()]);
+    let required =
+        &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let other = json!([{ "key": "metadata.name", "operator": "NotIn", "values": ["node-1"] }]);
+    let terms = required["nodeSelectorTerms"].as_array().unwrap();
+    assert_eq!(
+        terms[0],
+        json!({ "matchExpressions": in_zone, "matchFields": other })
+    );
+    assert!(terms[1..].iter().all(|term| is_empty(&term["matchFields"])));
+}
+
 #[test]
 fn the_pod_of_an_attempt_has_the_hold_and_names_its_record() {
     let pod = pod_to_create(
@@ -276,11 +295,15 @@ fn the_message_of_a_dry_run_names_the_pod(#[case] message: &str, #[case] expecte
     assert_eq!(with_pod_name(message, "web"), expected);
 }
 
-/// The API server shortens a long `generateName`.
-#[test]
-fn the_message_of_a_dry_run_names_a_pod_with_a_long_name() {
-    let name = "n".repeat(100);
-    let generated = format!("{}x7k2p", "n".repeat(58));
+/// The API server shortens a long `generateName`, which must not end in a dot.
+#[rstest]
+#[case::of_letters("n".repeat(100), 58)]
+#[case::with_a_dot_at_the_cut(format!("{}.{}", "n".repeat(57), "n".repeat(42)), 57)]
+fn the_message_of_a_dry_run_names_a_pod_with_a_long_name(
+    #[case] name: String,
+    #[case] prefix: usize,
+) {
+    let generated = format!("{}x7k2p", "n".repeat(prefix));
     let message = format!("pods \"{generated}\" is forbidden: exceeded quota");
     let expected = format!("pods \"{name}\" is forbidden: exceeded quota");
     assert_eq!(with_pod_name(&message, &name), expected);

@@ -12,12 +12,14 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::SimulatedArgo;
-use super::flow::{Uid, is_result, name_of, workflow_of};
+use super::flow::{Uid, is_result, name_of};
 use crate::model::{Action, Cleanup, TaskResults};
 use crate::{WORKFLOWS, WorkloadEvent, names};
 
 impl SimulatedArgo {
-    pub(super) fn create(&self, uid: &Uid, pod: Value) -> Result<(), ApiError> {
+    /// A pod that has the name already counts as created, as for Argo, which does not look at its owner. The status is then
+    /// written at once: its node has no pod, and fails.
+    pub(super) fn create(&self, pod: Value) -> Result<(), ApiError> {
         let (namespace, name) = name_of(&pod);
         let options = WriteOptions::default();
         let created = self
@@ -25,13 +27,7 @@ impl SimulatedArgo {
             .create(&self.actor, &Gvr::PODS, Some(&namespace), pod, &options);
         match created {
             Ok(_) => self.send(WorkloadEvent::PodCreated { namespace, name }),
-            Err(error) if error.reason == Reason::AlreadyExists => {
-                let there = self.cluster.get(&Gvr::PODS, Some(&namespace), &name)?;
-                if workflow_of(&there).as_ref() != Some(uid) {
-                    // A pod of an earlier workflow of the same name: it has to be removed first.
-                    return Err(error);
-                }
-            }
+            Err(error) if error.reason == Reason::AlreadyExists => {}
             Err(error) => return Err(error),
         }
         Ok(())

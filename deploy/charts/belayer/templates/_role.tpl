@@ -9,7 +9,6 @@ writes is bound in these namespaces only; what it watches is of the whole cluste
 {{- $reads := list -}}
 {{- $writes := list -}}
 {{- if $only -}}
-{{- include "belayer.limited" $root -}}
 {{- range ($rules | fromYamlArray) -}}
 {{- $rule := . -}}
 {{- $read := list -}}

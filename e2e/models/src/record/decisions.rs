@@ -206,6 +206,7 @@ impl Recreation {
                 }
             },
             cancelled: false,
+            created_in_vain: false,
             to_report: false,
             // No record is ever deleted, so that no read shows one to be gone.
             live_record: None,

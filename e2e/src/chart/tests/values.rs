@@ -226,3 +226,22 @@ fn large_numbers_are_written_as_integers() {
     let text = render(&helm.path(Program::Helm3), &["--set-json", values]).unwrap();
     assert!(text.text().contains("\n  activeDeadlineSeconds: 2000000\n"));
 }
+
+/// The alert is about the Lease that the replicas renew.
+#[test]
+fn the_alert_names_the_configured_lease() {
+    let Some(helm) = helm() else { return };
+    let lease = |values: &str| {
+        let objects = objects(&helm, &["--set", values]);
+        let rule = find(&objects, "PrometheusRule", "belayer").unwrap();
+        let text = rule.to_string();
+        let (_, from) = text
+            .split_once(r#"kube_lease_renew_time{lease=~\""#)
+            .unwrap();
+        from.split_once(r#"\""#).unwrap().0.to_owned()
+    };
+    let on = "prometheusRule.enabled=true";
+    assert_eq!(lease(on), "belayer(-pod-recreation)?");
+    let named = format!("{on},config.leaderElection.resourceName=ops.eu");
+    assert_eq!(lease(&named), "ops[.]eu|belayer-pod-recreation");
+}

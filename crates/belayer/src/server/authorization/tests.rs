@@ -40,7 +40,11 @@ impl Protected {
     }
 
     async fn ask(&self, authorization: Option<&str>) -> StatusCode {
-        let mut request = Request::get("/metrics");
+        self.ask_from(authorization, [10, 0, 0, 1]).await
+    }
+
+    async fn ask_from(&self, authorization: Option<&str>, peer: [u8; 4]) -> StatusCode {
+        let mut request = Request::get("/metrics").extension(Peer(peer.into()));
         if let Some(authorization) = authorization {
             request = request.header(header::AUTHORIZATION, authorization);
         }
@@ -127,4 +131,25 @@ async fn t5_invalid_tokens_do_not_delay_an_allowed_one() {
         };
         futures::join!(all, scrape);
     }
+}
+
+/// Also a token that is new, such as that of a client whose token was rotated.
+#[tokio::test(start_paused = true)]
+async fn t5_invalid_tokens_do_not_delay_a_new_one_of_another_client() {
+    let protected = Protected::new();
+    let guesses: Vec<String> = (0..200)
+        .map(|guess| format!("Bearer guess-{guess}"))
+        .collect();
+    let all = guesses.iter().map(|guess| protected.ask(Some(guess)));
+    let all = futures::future::join_all(all);
+    let scrape = async {
+        tokio::task::yield_now().await;
+        let began = Instant::now();
+        let token = Some("Bearer user:prometheus");
+        assert_eq!(protected.ask_from(token, [10, 0, 0, 2]).await, 200);
+        assert!(began.elapsed() <= PAUSE * 3, "{:?}", began.elapsed());
+    };
+    let (statuses, ()) = futures::join!(all, scrape);
+    let refused = statuses.iter().filter(|status| **status == 429).count();
+    assert_eq!(refused, 200 - WAITING_OF_A_PEER);
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use belayer_holds::invariants::{self, Invariant};
 use belayer_pod_recreation::Settings;
-use belayer_sandbox::{Fault, Gvr, Match, Verb, Write};
+use belayer_sandbox::{Answer, ApiError, Fault, Gvr, Match, Verb, Write};
 use rstest::rstest;
 
-use super::{RECORDS, Yard};
+use super::{RECORDS, YARD, Yard, text};
 use crate::world::BELAYER;
 
 /// What happens at a write.
@@ -220,4 +220,47 @@ async fn an_old_leader_creates_after_the_end(#[values("reads again", "ends at on
     assert_eq!(yard.started("web"), 1);
     old.crash();
     new.stop().await;
+}
+
+/// A user deletes the record while the create of its pod is in flight, and the process that sent the create does not delete the pod:
+/// it cannot read the record afterwards, or it ends at once and another one leads.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_created_after_its_record_was_deleted_is_deleted(
+    #[values("cannot read", "ends at once")] then: &str,
+) {
+    const OLD: &str = "belayer-old";
+    let yard = Yard::rejecting(1);
+    let faults = yard.world.sandbox.faults();
+    let creates = |client| Match::verb(Verb::Create).resource("pods").client(client);
+    // The first is the server-side dry run.
+    let pause = Duration::from_secs(15);
+    let hit = faults.inject(Fault::on(creates(OLD)).nth(2).delay(pause));
+    let old = yard.run_as(OLD, Settings::default());
+    yard.pod("web");
+    yard.until("it is to be created", || hit.hits() == 1).await;
+    let new = if then == "ends at once" {
+        faults.inject(Fault::on(creates(BELAYER)).lose_request());
+        let rest = Match::writes().resource("pods").client(OLD);
+        faults.inject(Fault::on(rest).hang());
+        Some(yard.run())
+    } else {
+        let reads = Match::verb(Verb::Get).resource("podrecreations");
+        let failed = Answer::error(ApiError::internal("leader changed"));
+        faults.inject(Fault::on(reads.client(OLD)).times(2).answer(failed));
+        None
+    };
+    yard.wait_for(Duration::from_secs(2)).await;
+    let name = text(&yard.record(), "/metadata/name");
+    yard.world.delete(&RECORDS, Some(YARD), &name);
+    yard.wait("it is created", || yard.creates() == 1).await;
+    yard.wait("it is deleted", || yard.find("web").is_none())
+        .await;
+    yard.wait_for(Duration::from_secs(300)).await;
+    assert!(yard.find("web").is_none(), "it was created again");
+    assert_eq!(yard.creates(), 1);
+    old.crash();
+    if let Some(new) = new {
+        new.stop().await;
+    }
 }

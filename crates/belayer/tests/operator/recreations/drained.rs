@@ -11,7 +11,7 @@ use belayer_drain::run::{Drain, DrainParts, Kinds};
 use belayer_drain::selection::NoSelection;
 use belayer_drain::text;
 use belayer_holds::names::{
-    FIELD_MANAGER, RECREATION_ATTEMPT_ANNOTATION, RECREATION_UID_ANNOTATION,
+    FIELD_MANAGER, RECREATION_ANNOTATION, RECREATION_ATTEMPT_ANNOTATION, RECREATION_UID_ANNOTATION,
 };
 use belayer_inspect::reader::Reader;
 use belayer_sandbox::{Answer, Fault, FaultHandle, Match};
@@ -300,6 +300,31 @@ async fn a_rejected_pod_is_released_and_recreated_after_the_drain() {
     yard.comes_to("web-1", "Started").await;
     yard.wait("it is released", || !yard.is_held("web-1")).await;
     belayer.stop().await;
+}
+
+/// T4: an annotation that cannot name a record of its pod keeps no hold. A name with a slash made every drain give up.
+#[rstest]
+#[case::of_another_pod("other-0123456789")]
+#[case::with_a_slash("a/b")]
+#[case::of_this_pod_with_a_slash("web-a/b")]
+#[case::empty("")]
+#[case::the_parent("..")]
+#[case::escaped("%")]
+#[tokio::test(start_paused = true)]
+async fn t4_an_annotation_that_names_no_record_keeps_no_hold(#[case] record: &str) {
+    let yard = Yard::new();
+    yard.world.create_namespace("belayer-system");
+    yard.pod_with(
+        "web",
+        json!({
+            "finalizers": ["belayer.dev/pod-recreation"],
+            "annotations": { RECREATION_ANNOTATION: record, RECREATION_UID_ANNOTATION: "u-r" },
+        }),
+    );
+    let report = yard.drain().run(&Silent).await.unwrap();
+    let said = text::report(&report, usize::MAX);
+    assert_eq!(report.outcome, Drained::Clean, "{said}");
+    assert!(!yard.is_held("web"));
 }
 
 /// R5: what cannot be listed is not absent. The two pods that exist only in records are unknown here, so that the cluster

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belayer_sandbox::{Answer, Fault, FaultHandle, Gvr, Match, Subresource, Verb};
+use belayer_sandbox::{Answer, Fault, FaultHandle, Gvr, Match, Subresource, Verb, WatchEnd};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -101,5 +101,38 @@ async fn r5_a_pod_that_ran_after_all_is_held_until_its_record_has_ended() {
     yard.wait("it is gone", || yard.find("web").is_none()).await;
     yard.wait_for(Duration::from_secs(300)).await;
     assert_eq!((&*yard.phase(), yard.creates()), ("Ended", 0));
+    belayer.stop().await;
+}
+
+/// Its pod does not exist, so that no event of a pod enqueues the record.
+#[tokio::test(start_paused = true)]
+async fn a_record_goes_on_at_once_when_its_crd_is_served_again() {
+    let yard = Yard::rejecting(1);
+    let faults = yard.world.sandbox.faults();
+    // The first create is the server-side dry run.
+    let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
+    let creates = Fault::on(creates).after(1).answer(Answer::internal_error());
+    let creates = faults.inject(creates);
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("its pod is to be created", || yard.phase() == "Creating")
+        .await;
+    let kind = || Match::any().resource("podrecreations").client(BELAYER);
+    let unserved = faults.inject(Fault::on(kind()).answer(Answer::page_not_found()));
+    faults.end_watches(&kind(), WatchEnd::Close);
+    yard.wait_for(Duration::from_secs(10)).await;
+    creates.remove();
+    yard.wait_for(Duration::from_secs(240)).await;
+    assert!(yard.find("web").is_none());
+    unserved.remove();
+    let requests = || {
+        let resource = "podrecreations.belayer.dev";
+        yard.world.requests(Verb::Watch, resource)
+    };
+    let before = requests();
+    yard.wait("it is served again", || requests() > before)
+        .await;
+    yard.wait_for(Duration::from_secs(1)).await;
+    assert!(yard.find("web").is_some());
     belayer.stop().await;
 }

@@ -1,8 +1,16 @@
 //! What a re-created pod has of the metadata of the rejected one.
 
 use super::*;
-use belayer_sandbox::{Fault, Match, Patch};
+use belayer_sandbox::{Fault, Match, Patch, Propagation};
 use rstest::rstest;
+
+/// The options of writes by this field manager.
+fn by(manager: &str) -> WriteOptions {
+    WriteOptions {
+        manager: Some(manager.into()),
+        ..WriteOptions::default()
+    }
+}
 
 /// The dry run takes long enough to change the pod before the intent is written.
 fn slow_dry_run(yard: &Yard) {
@@ -113,6 +121,47 @@ async fn r3_an_owner_that_the_pod_has_no_more_ends_nothing() {
     belayer.stop().await;
 }
 
+/// R3: the owner is deleted with `--cascade=orphan` while the pod exists only in its record. An owner that the pod got after it
+/// was recorded is none of the record, and stays.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn r3_an_owner_that_is_orphaned_in_the_pause_ends_nothing(
+    #[values(false, true)] later: bool,
+) {
+    let yard = Yard::new();
+    slow_dry_run(&yard);
+    let reference = |name: &str| {
+        let owner = json!({ "metadata": { "name": name } });
+        let owner = yard.world.create(&Gvr::CONFIGMAPS, Some(YARD), owner);
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid(&owner) })
+    };
+    let [first, second] = ["first", "second"].map(reference);
+    let belayer = yard.run();
+    yard.pod_with("web", json!({ "ownerReferences": [&first] }));
+    yard.until("it is recorded", || yard.phase() == "Rejected")
+        .await;
+    if later {
+        let owners = json!({ "metadata": { "ownerReferences": [&first, &second] } });
+        yard.patch("web", owners);
+    }
+    yard.until("the pause runs", || yard.phase() == "Waiting")
+        .await;
+    let orphan = DeleteOptions {
+        propagation_policy: Some(Propagation::Orphan),
+        ..DeleteOptions::default()
+    };
+    let (actor, cluster) = (Actor::new("user"), yard.world.cluster());
+    let deleted = cluster.delete(&actor, &Gvr::CONFIGMAPS, Some(YARD), "first", &orphan);
+    deleted.unwrap();
+    yard.until("it runs", || yard.is_settled("web")).await;
+    let pod = yard.find("web").unwrap();
+    let owners = pod["metadata"]["ownerReferences"].as_array();
+    let owners: Vec<&Value> = owners.into_iter().flatten().collect();
+    let expected: &[&Value] = if later { &[&second] } else { &[] };
+    assert_eq!(owners, expected);
+    belayer.stop().await;
+}
+
 /// R3: the record is immutable, so it does not describe a pod whose spec has changed. That is reported.
 #[tokio::test(start_paused = true)]
 async fn r3_a_changed_spec_ends_the_record_with_an_event() {
@@ -193,10 +242,7 @@ async fn r3_an_apply_that_changes_nothing_ends_no_re_creation() {
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "web" },
         "spec": { "containers": [{ "name": container["name"], "image": container["image"] }] },
     });
-    let options = WriteOptions {
-        manager: Some("gitops".into()),
-        ..WriteOptions::default()
-    };
+    let options = by("gitops");
     let actor = Actor::new("user");
     let apply = Patch::Apply(same);
     let applied = yard.world.cluster().patch(
@@ -220,10 +266,6 @@ async fn r3_an_apply_that_changes_nothing_ends_no_re_creation() {
 async fn r2_annotations_of_a_network_are_not_carried() {
     let yard = Yard::new();
     let belayer = yard.run();
-    let by = |manager: &str| WriteOptions {
-        manager: Some(manager.into()),
-        ..WriteOptions::default()
-    };
     let (actor, cluster) = (Actor::new("user"), yard.world.cluster());
     let pod = json!({
         "metadata": { "name": "web", "annotations": { "belayer.dev/recreate": "true", "note": "mine" } },
@@ -245,6 +287,45 @@ async fn r2_annotations_of_a_network_are_not_carried() {
         "{annotations}"
     );
     assert_eq!(yard.world.events("CreatorUnknown"), 0);
+    belayer.stop().await;
+}
+
+/// R2: a re-created pod shows Belayer as its creator. The controller that created the first pod changes its annotation, and
+/// a network adds one.
+#[tokio::test(start_paused = true)]
+async fn r2_an_annotation_of_the_user_is_carried_from_a_re_created_pod() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    let (actor, cluster) = (Actor::new("user"), yard.world.cluster());
+    let pod = json!({
+        "metadata": { "name": "web", "annotations": { "belayer.dev/recreate": "true", "note": "1" } },
+        "spec": { "containers": [{ "name": "main", "image": "busybox" }] },
+    });
+    let created = cluster.create(&actor, &Gvr::PODS, Some(YARD), pod, &by("my-operator"));
+    created.unwrap();
+    yard.until("it is rejected", || !yard.phase().is_empty())
+        .await;
+    yard.wait("it is re-created", || yard.phase() == "Recreated")
+        .await;
+    for (name, value, manager) in [
+        ("note", "2", "my-operator"),
+        ("example.com/address", "10.0.0.7", "network"),
+    ] {
+        let patch = Patch::Merge(json!({ "metadata": { "annotations": { name: value } } }));
+        let (face, options) = (Subresource::None, by(manager));
+        let patched = cluster.patch(&actor, &Gvr::PODS, Some(YARD), "web", patch, face, &options);
+        patched.unwrap();
+    }
+    yard.report("web", Fate::Rejected("OutOfcpu"));
+    yard.wait("it is re-created again", || yard.creates() == 2)
+        .await;
+    let pod = yard.find("web").unwrap();
+    let annotations = &pod["metadata"]["annotations"];
+    assert_eq!(annotations["note"], "2");
+    assert!(
+        annotations["example.com/address"].is_null(),
+        "{annotations}"
+    );
     belayer.stop().await;
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use belayer_core::logged::Log;
 use belayer_sandbox::{Gvr, ListOptions};
+use rstest::rstest;
 use serde_json::json;
 
 use super::{Running, YARD, Yard};
@@ -59,6 +60,25 @@ async fn t7_a_cluster_scoped_owner_is_not_read() {
             .is_ok()
     );
     assert!(yard.list(&Gvr::PODS).len() >= 3, "{YARD}");
+}
+
+/// A pod whose owner reference names an API that cannot exist. Its record waited for ever, without an Event.
+#[rstest]
+#[case::an_escaped_group("%/v1")]
+#[case::a_parent("../v1")]
+#[case::an_escaped_version("v%31")]
+#[tokio::test(start_paused = true)]
+async fn t7_an_owner_of_an_impossible_api_delays_no_re_creation(#[case] api_version: &str) {
+    let yard = Yard::rejecting(1);
+    let belayer = yard.run();
+    let owner = json!([{ "apiVersion": api_version, "kind": "Widget", "name": "w", "uid": "u-o" }]);
+    yard.pod_with(
+        "web",
+        json!({ "annotations": { "belayer.dev/recreate": "true" }, "ownerReferences": owner }),
+    );
+    yard.until("the pod runs", || yard.started("web") == 1)
+        .await;
+    belayer.stop().await;
 }
 
 /// A cluster whose kubelet rejects each pod this many times, in which a rejected pod `web` is deleted and the pause before its

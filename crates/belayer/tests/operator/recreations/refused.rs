@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use belayer_sandbox::{Answer, Fault, Gvr, Match, Verb};
 use rstest::rstest;
+use serde_json::json;
 
 use super::{Yard, uid};
 use crate::world::BELAYER;
@@ -82,6 +83,18 @@ async fn a_pod_denied_by_quota_stays_and_is_recreated_later() {
         );
         yard.pass(Duration::from_secs(1)).await;
     }
+    belayer.stop().await;
+}
+
+/// The dry run has a generated name, which the API server cuts after 58 characters: it must not end in the dot there.
+#[tokio::test(start_paused = true)]
+async fn a_pod_with_a_dot_in_its_long_name_is_not_refused() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    let name = format!("{}.example", "n".repeat(57));
+    yard.pod_with(&name, json!({ "labels": {} }));
+    yard.until("it runs", || yard.is_settled(&name)).await;
+    assert_eq!(yard.world.events("RecreationDenied"), 0);
     belayer.stop().await;
 }
 

@@ -9,7 +9,7 @@ use belayer_sandbox::{Actor, Answer, Fault, Gvr, Match, Subresource, Verb, Write
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{RECORDS, YARD, Yard, uid};
+use super::{Fate, RECORDS, YARD, Yard, uid};
 use crate::world::BELAYER;
 
 /// The user deletes the pod or its successor once the record is in a phase.
@@ -180,6 +180,29 @@ async fn the_user_cancels_by_deleting_the_record(#[case] phase: &str) {
             .is_none_or(|pod| pod["metadata"]["deletionTimestamp"].is_null()),
         "a pod is stuck"
     );
+    belayer.stop().await;
+}
+
+/// A record that is deleted after it has named the re-created pod: the pod stays, and is not re-created again.
+#[tokio::test(start_paused = true)]
+async fn a_re_created_pod_stays_when_its_record_is_deleted() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("it is rejected", || !yard.phase().is_empty())
+        .await;
+    yard.wait("it is re-created", || yard.phase() == "Recreated")
+        .await;
+    let second = uid(&yard.find("web").unwrap());
+    let name = super::text(&yard.record(), "/metadata/name");
+    yard.world.delete(&RECORDS, Some(YARD), &name);
+    yard.wait("it is released", || !yard.is_held("web")).await;
+    yard.report("web", Fate::Rejected("OutOfcpu"));
+    yard.wait_for(Duration::from_secs(300)).await;
+    let pod = yard.find("web").unwrap();
+    assert_eq!(uid(&pod), second);
+    assert!(pod["metadata"]["deletionTimestamp"].is_null());
+    assert!(yard.records().is_empty());
     belayer.stop().await;
 }
 

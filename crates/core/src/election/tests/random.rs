@@ -19,6 +19,8 @@ const END: u64 = 180_000;
 struct Server {
     lease: Option<Lease>,
     version: u64,
+    /// Every version, for watches.
+    history: Vec<Lease>,
 }
 
 enum Reply {
@@ -46,10 +48,12 @@ impl Server {
             uid: "u".into(),
             resource_version: self.version.to_string(),
         };
-        self.lease = Some(Lease {
+        let lease = Lease {
             version: version.clone(),
             record: record.clone(),
-        });
+        };
+        self.history.push(lease.clone());
+        self.lease = Some(lease);
         Reply::Wrote(record.clone(), version)
     }
 }
@@ -142,6 +146,20 @@ impl Process {
         }
         self.arrive(time, server, rng);
         self.hear(time, rng);
+        self.watch(time, server, rng);
+    }
+
+    /// A standby in a pause sees an event of its watch: of the last version, or a delayed one.
+    fn watch(&mut self, time: u64, server: &Server, rng: &mut StdRng) {
+        let now = self.now(time);
+        let paused = matches!(self.doing, Activity::Pausing { .. });
+        if paused
+            && self.candidate.status(now) == LeaseStatus::Standby
+            && rng.random_ratio(1, 20)
+            && let Some(lease) = server.history.iter().nth_back(rng.random_range(0..4))
+        {
+            self.candidate.watched(lease.clone(), now);
+        }
     }
 
     fn action(&mut self, action: Action, time: u64, rng: &mut StdRng) {

@@ -100,6 +100,22 @@ async fn a_failure_is_logged_once(#[case] mood: Mood, #[case] failed: &str, #[ca
     assert!(!after.is_empty() && after.len() <= 2, "{after:?}");
 }
 
+/// The library has no command line: another program has other flags, or none.
+#[rstest]
+#[case::no_permission(Mood::Forbids, "a single replica can run without election")]
+#[case::no_namespace(Mood::Homeless, "create the namespace, or configure another one")]
+#[tokio::test(start_paused = true)]
+async fn the_advice_names_no_flags(#[case] mood: Mood, #[case] advice: &str) {
+    let log = log();
+    let server = Server::new();
+    server.mood(mood);
+    let elector = server.elector("one", Timing::default());
+    sleep(seconds(100)).await;
+    drop(elector);
+    assert_eq!(log.lines(advice).len(), 1, "{}", log.text());
+    assert!(!log.text().contains("--"), "{}", log.text());
+}
+
 /// The namespace is deleted while the replica leads.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_without_a_namespace_says_what_to_check() {
@@ -112,7 +128,8 @@ async fn a_renewal_without_a_namespace_says_what_to_check() {
     sleep(seconds(5)).await;
     let lines = log.lines("could not write the lease");
     assert_eq!(lines.len(), 1, "{}", log.text());
-    assert!(lines[0].contains("check that the namespace exists"));
+    assert!(lines[0].contains("check that the namespace exists, or configure another one"));
+    assert!(!lines[0].contains("--"), "{}", lines[0]);
     assert!(leader.leadership.may_write());
 }
 

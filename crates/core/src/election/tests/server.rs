@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -14,6 +15,7 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::super::*;
@@ -122,6 +124,14 @@ impl Server {
         let mut lease = world.lease.take().unwrap();
         lease["metadata"]["resourceVersion"] = world.version.to_string().into();
         world.announce("DELETED", &lease);
+    }
+
+    /// Waits until the Lease has been written once more.
+    pub(super) async fn next_write(&self) {
+        let before = self.0.lock().holders.len();
+        while self.0.lock().holders.len() == before {
+            sleep(Duration::from_millis(1)).await;
+        }
     }
 
     pub(super) fn holder(&self) -> String {

@@ -56,6 +56,25 @@ async fn a_deleted_lease_is_created_by_the_standby_at_once() {
     assert_eq!(until_led(&standby).await, Duration::ZERO);
 }
 
+/// Whenever in the pause of the standby the leader renewed for the last time.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_killed_is_replaced_one_lease_duration_after_its_last_renewal() {
+    for tenths in 0..50 {
+        let server = Server::new();
+        let leader = server.elector("leader", Timing::default());
+        leader.leadership.begun().await;
+        sleep(Duration::from_millis(tenths * 100)).await;
+        let standby = server.elector("standby", Timing::default());
+        sleep(seconds(60)).await;
+        server.next_write().await;
+        leader.ended.abort();
+        let took = until_led(&standby).await;
+        // Then, or after the shortest pause. The test notices a write up to 1 ms late.
+        let expected = Duration::from_millis(14_999)..=Duration::from_millis(15_500);
+        assert!(expected.contains(&took), "{tenths}: {took:?}");
+    }
+}
+
 #[rstest]
 #[case::without_the_permission(Watches::Forbidden)]
 #[case::without_a_response(Watches::Unanswered)]

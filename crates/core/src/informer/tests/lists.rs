@@ -96,7 +96,6 @@ async fn a_streaming_list_takes_effect_at_its_end_and_continues_as_a_watch() {
 #[case::forbidden(status(403, &error_status(403, "Invalid")))]
 #[case::in_the_stream(watch(&[event("ERROR", &error_status(422, "Invalid"))]))]
 #[case::never_complete(watch(&[added(object("a", "u1", 3)), bookmark(5)]))]
-#[case::silent(watch(&[]))]
 #[case::broken_off(watch(&[added(object("z", "u9", 2)), added(object("a", "u1", 3))]))]
 #[case::an_end_annotation_that_is_false(watch(&[added(object("z", "u9", 2)), list_end_saying("false", 5)]))]
 #[tokio::test(start_paused = true)]
@@ -215,6 +214,7 @@ async fn streaming_lists_stay_enabled_while_a_server_is_down_or_busy() {
 #[case::failed_in_the_stream(|| watch(&[event("ERROR", &error_status(500, "InternalError"))]))]
 #[case::timed_out(|| status(504, ""))]
 #[case::never_answered(|| Reply::Hang)]
+#[case::silent(|| watch(&[]))]
 #[tokio::test(start_paused = true)]
 async fn after_several_broken_streams_one_list_is_read_in_pages(#[case] broken: fn() -> Reply) {
     let mut run = by_stream([

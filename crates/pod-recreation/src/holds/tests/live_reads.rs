@@ -92,3 +92,29 @@ fn row_04_only_a_live_read_proves_that_a_record_is_gone() {
     };
     assert_eq!(summary(&decide(&stale, Timestamp::UNIX_EPOCH)), "");
 }
+
+/// A pod that was created after its record had been deleted is deleted, unless it ran.
+#[rstest]
+#[case::not_started(pod(), "delete")]
+#[case::rejected(rejected(pod()), "delete")]
+#[case::started(started(pod()), "RecordGone")]
+#[case::deleted(deleting(pod()), "RecordGone")]
+fn row_04_a_pod_that_its_record_did_not_name_is_deleted(
+    #[case] pod: PodView,
+    #[case] expected: &str,
+) {
+    let gone = OwnerState::Gone(GoneProof::scripted());
+    let decided = |answer| {
+        let snapshot = HoldSnapshot {
+            created_in_vain: true,
+            pod: of_attempt(1, pod.clone()),
+            ..live_record(answer, LogicalTime::now())
+        };
+        let decision = decide(&snapshot, Timestamp::UNIX_EPOCH);
+        assert_eq!(decision.row, row::RECORD_GONE);
+        summary(&decision)
+    };
+    assert_eq!(decided(Some(gone)), expected);
+    assert_eq!(decided(Some(OwnerState::Unknown("x".into()))), "");
+    assert_eq!(decided(None), "");
+}

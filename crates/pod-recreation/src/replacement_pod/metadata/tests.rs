@@ -41,7 +41,7 @@ fn pod(managed: &[Value]) -> Value {
 }
 
 fn annotations(pod: &Value, lists: &ReplacementMetadata) -> Vec<String> {
-    let metadata = metadata_to_create(pod, lists);
+    let metadata = metadata_to_create(pod, &Value::Null, lists);
     let annotations = metadata["annotations"].as_object();
     annotations
         .into_iter()
@@ -199,7 +199,10 @@ fn r2_labels_are_carried_except_those_of_the_node_and_of_consumers() {
     let expected = json!({
         "app": "web", "velero.io/backup-name": "b", "workflows.argoproj.io/workflow": "w",
     });
-    assert_eq!(metadata_to_create(&pod, &lists)["labels"], expected);
+    assert_eq!(
+        metadata_to_create(&pod, &Value::Null, &lists)["labels"],
+        expected
+    );
 }
 
 #[test]
@@ -212,6 +215,6 @@ fn r2_owner_references_do_not_block_the_deletion_of_the_owner() {
         owner
     };
     let pod = json!({ "metadata": { "ownerReferences": [owner(json!({ "blockOwnerDeletion": true }))] } });
-    let metadata = metadata_to_create(&pod, &ReplacementMetadata::default());
+    let metadata = metadata_to_create(&pod, &Value::Null, &ReplacementMetadata::default());
     assert_eq!(metadata["ownerReferences"], json!([owner(json!({}))]));
 }
