@@ -242,7 +242,11 @@ impl SimulatedArgo {
             again,
         } = model::look(&self.rules, &observed);
         for pod in pods {
-            self.create(pod)?;
+            // Argo writes the status also if a pod cannot be created: the node of the pod is pending.
+            if self.create(uid, pod)? {
+                self.agenda
+                    .add_at(Key::Look(Arc::clone(uid)), now + self.rules.requeue);
+            }
         }
         if let Some(patch) = patch {
             self.patch(uid, patch, now)?;

@@ -72,6 +72,8 @@ fn each_kind_of_event_has_its_own_name() {
 #[case::an_event_of_a_watch_is_damaged(60_000_261)]
 #[case::a_namespace_was_ignored_a_few_seconds_before_the_last_write(61_008_537)]
 #[case::the_gate_may_not_be_written_for_half_a_minute(61_065_268)]
+#[case::argo_writes_its_first_status_a_minute_late(63_170_192)]
+#[case::a_pod_of_an_earlier_workflow_has_the_name(64_000_230)]
 fn no_seed_fails_again(#[case] seed: u64) {
     let outcome = run(&Plan::of(seed));
     assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);

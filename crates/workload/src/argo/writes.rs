@@ -12,14 +12,13 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::SimulatedArgo;
-use super::flow::{Uid, is_result, name_of};
+use super::flow::{Uid, is_result, name_of, workflow_of};
 use crate::model::{Action, Cleanup, TaskResults};
 use crate::{WORKFLOWS, WorkloadEvent, names};
 
 impl SimulatedArgo {
-    /// A pod that has the name already counts as created, as for Argo, which does not look at its owner. The status is then
-    /// written at once: its node has no pod, and fails.
-    pub(super) fn create(&self, pod: Value) -> Result<(), ApiError> {
+    /// Returns whether a pod of an earlier workflow of the same name has the pod's name: it has to be removed first.
+    pub(super) fn create(&self, uid: &Uid, pod: Value) -> Result<bool, ApiError> {
         let (namespace, name) = name_of(&pod);
         let options = WriteOptions::default();
         let created = self
@@ -27,10 +26,13 @@ impl SimulatedArgo {
             .create(&self.actor, &Gvr::PODS, Some(&namespace), pod, &options);
         match created {
             Ok(_) => self.send(WorkloadEvent::PodCreated { namespace, name }),
-            Err(error) if error.reason == Reason::AlreadyExists => {}
+            Err(error) if error.reason == Reason::AlreadyExists => {
+                let there = self.cluster.get(&Gvr::PODS, Some(&namespace), &name)?;
+                return Ok(workflow_of(&there).as_ref() != Some(uid));
+            }
             Err(error) => return Err(error),
         }
-        Ok(())
+        Ok(false)
     }
 
     /// The kind has no status subresource: labels and status are one write.
