@@ -133,11 +133,16 @@ async fn recovers(belayer: &Installed, node: &str, holder: &str, since: Instant)
         ("mode", "enforce"),
         ("pod_namespace", cluster.namespace()),
     ];
-    let counted = belayer.metric("belayer_unread_pods_total", &labels).await?;
-    ensure!(
-        (counted - 1.0).abs() < f64::EPSILON,
-        "{counted} releases are counted as NodeLost"
-    );
+    // A pod may be seen to be removed before its release is counted.
+    eventually("the release is counted", SOON, async || {
+        let counted = belayer.metric("belayer_unread_pods_total", &labels).await?;
+        ensure!(
+            (counted - 1.0).abs() < f64::EPSILON,
+            "{counted} releases are counted as NodeLost"
+        );
+        Ok(())
+    })
+    .await?;
     let workflow = cluster.workflows().get("on-the-node").await?;
     ensure!(
         workflow.metadata.deletion_timestamp.is_none(),
