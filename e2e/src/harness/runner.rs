@@ -26,7 +26,7 @@ use crate::providers::{Backend, Capability, Clusters, Provider, restore};
 /// Shared scenarios mostly wait, so many can run at the same time.
 const SHARED_AT_ONCE: usize = 8;
 /// Each of these has its own API server and Belayer.
-const ALONE_AT_ONCE: usize = 5;
+const ALONE_AT_ONCE: usize = 4;
 /// With kept clusters, another cluster is started per this number of scenarios.
 const WORTH_A_CLUSTER: usize = 6;
 
