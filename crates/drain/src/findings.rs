@@ -128,7 +128,7 @@ impl Findings {
         {
             let namespace = key.namespace().unwrap_or_default();
             match (report.excepts(namespace), in_progress) {
-                (true, _) => {}
+                (true, _) => self.excepted += 1,
                 (false, true) => pass.unsettled += 1,
                 (false, false) => pass.left += 1,
             }

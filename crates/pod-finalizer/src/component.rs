@@ -429,6 +429,10 @@ impl PodFinalizer {
     /// it (A19). Of its pods only those are enqueued whose node has changed (A17): [`StatusReader`](crate::status::StatusReader) names them. If
     /// there is no answer, because it was dropped to save memory or was never read, one pod asks for all.
     fn on_status_of(&self, owner: &Stored<OwnerMeta>) {
+        // A standby decides nothing, and reads nothing.
+        if !self.may_hold.load(Ordering::Acquire) {
+            return;
+        }
         let owner = &owner.object.0;
         let pods = self
             .parts

@@ -247,9 +247,7 @@ fn without_record(snapshot: &HoldSnapshot) -> HoldDecision {
     };
     match answer {
         Some(answer) => match record_gone(answer, snapshot.first_seen) {
-            Some(proof)
-                if snapshot.created_in_vain && !snapshot.pod.ran() && !snapshot.pod.deleting =>
-            {
+            Some(proof) if is_unwanted(snapshot) => {
                 Decision::write(row::RECORD_GONE, Write::Delete(Evidence::RecordGone(proof)))
             }
             Some(proof) => release(row::RECORD_GONE, Evidence::RecordGone(proof)),
@@ -267,6 +265,14 @@ fn without_record(snapshot: &HoldSnapshot) -> HoldDecision {
         },
         None => Decision::ask(row::RECORD_GONE, RecreationQuery::Owner(query.clone())),
     }
+}
+
+/// Whether nobody wants this pod, whose record was deleted before it named the pod. Its user may have asked for its release,
+/// or taken back the request to re-create it: then it stays.
+fn is_unwanted(snapshot: &HoldSnapshot) -> bool {
+    let pod = &snapshot.pod;
+    let is_kept = pod.release_requested || pod.recreation_ended || !pod.is_selected();
+    snapshot.created_in_vain && !is_kept && !pod.ran() && !pod.deleting
 }
 
 /// A pod that no attempt created.

@@ -18,8 +18,16 @@ use belayer_core::workqueue::{Priority, WorkQueue};
 const NOT_OURS: &Rule = &Rule::new(1, "not-ours", "not held, or not owned by one of the kinds");
 const OWNER_DELETING: &Rule =
     &Rule::new(2, "owner-deleting", "held, and its owner is being deleted");
-const OWNER_GONE: &Rule = &Rule::new(3, "owner-gone", "held, and its owner is gone");
-const KEEP: &Rule = &Rule::new(4, "keep", "held, and its owner is there");
+const OWNER_GONE: &Rule = &Rule::new(
+    3,
+    "owner-gone",
+    "held and being deleted, and its owner is gone",
+);
+const KEEP: &Rule = &Rule::new(
+    4,
+    "keep",
+    "held, and its owner is there, or it is not being deleted",
+);
 
 /// The inputs of the rule. The pods of an owner are found by
 /// [`held_by_owner`](crate::owned::held_by_owner).
@@ -48,7 +56,12 @@ pub enum Snapshot {
     /// Not held, or not owned by one of the kinds.
     NotOwned,
     /// Held and owned.
-    Owned(Box<ObservedOwner>),
+    Owned {
+        /// Its owner.
+        owner: Box<ObservedOwner>,
+        /// Whether the pod is being deleted.
+        deleting: bool,
+    },
 }
 
 impl OwnerEnds {
@@ -118,16 +131,19 @@ impl Component<Pod> for OwnerEnds {
     fn observe(&self, pod: &Stored<Pod>) -> Snapshot {
         let owner = is_held(pod).then(|| self.owner(pod)).flatten();
         match owner {
-            Some(owner) => Snapshot::Owned(Box::new(owner)),
+            Some(owner) => Snapshot::Owned {
+                owner: Box::new(owner),
+                deleting: pod.object.meta.is_deleting(),
+            },
             None => Snapshot::NotOwned,
         }
     }
 
     fn decide(snapshot: &Snapshot, _: Timestamp) -> Decision<EndedOwner, OwnerQuery> {
-        let Snapshot::Owned(owner) = snapshot else {
+        let Snapshot::Owned { owner, deleting } = snapshot else {
             return Decision::nothing(NOT_OURS);
         };
-        decide(owner)
+        decide(owner, *deleting)
     }
 
     fn ask(&self, query: OwnerQuery, waiter: Waiter<'_>) {
@@ -135,9 +151,13 @@ impl Component<Pod> for OwnerEnds {
     }
 }
 
-fn decide(owner: &ObservedOwner) -> Decision<EndedOwner, OwnerQuery> {
+fn decide(owner: &ObservedOwner, deleting: bool) -> Decision<EndedOwner, OwnerQuery> {
     match owner.end() {
         OwnerEnd::Lives => Decision::nothing(KEEP),
+        // Nothing waits for the hold yet. A profile that does not look at the owner would add it again, without end.
+        OwnerEnd::Ended(EndedOwner::Gone(_)) | OwnerEnd::Ask { .. } if !deleting => {
+            Decision::nothing(KEEP)
+        }
         // Its pods still have results that Argo reads (A16).
         OwnerEnd::Ended(EndedOwner::Deleting(_)) if owner.is_kept_running() => {
             Decision::nothing(KEEP)
@@ -201,12 +221,21 @@ mod tests {
         #[case] answer: Option<OwnerState>,
         #[case] expected: (&'static Rule, Option<&str>),
     ) {
-        let decision = decide(&owned(cached, answer));
+        let decision = decide(&owned(cached, answer), true);
         let evidence = match &decision.write {
             Some(Write::Release(evidence)) => Some(evidence.name()),
             None => None,
             other => panic!("{other:?}"),
         };
         assert_eq!((decision.row, evidence), expected);
+    }
+
+    /// Its profile may hold it again.
+    #[rstest]
+    #[case::an_owner_confirmed_gone(Some(OwnerState::Gone(GoneProof::scripted())))]
+    #[case::an_absent_owner(None)]
+    fn a_pod_that_is_not_being_deleted_is_kept(#[case] answer: Option<OwnerState>) {
+        let decision = decide(&owned(None, answer), false);
+        assert_eq!((decision.row, decision.write.is_some()), (KEEP, false));
     }
 }

@@ -147,6 +147,11 @@ impl PodFinalizer {
         if answer.as_ref().is_some_and(is_read) {
             return true;
         }
+        // Reading it takes long, and it hardly becomes smaller: an earlier answer is enough.
+        if let Some(StatusState::TooLarge(why)) = answer.as_ref().map(LiveAnswer::answer) {
+            undecided(removed, why);
+            return true;
+        }
         let current = answer.filter(|answer| answer.begun() > removed.gone);
         match current.as_ref().map(LiveAnswer::answer) {
             Some(StatusState::Read(nodes)) if nodes.covers(node) => {
@@ -154,7 +159,7 @@ impl PodFinalizer {
             }
             // It was deleted with its owner.
             Some(StatusState::Unreadable(_)) if self.is_owner_leaving(removed) => {}
-            Some(StatusState::TooLarge(why) | StatusState::Unreadable(why)) => {
+            Some(StatusState::Unreadable(why)) => {
                 undecided(removed, why);
             }
             _ if removed.since.elapsed() >= READ_WITHIN => {

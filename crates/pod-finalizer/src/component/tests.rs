@@ -161,6 +161,10 @@ async fn a19_a_change_is_read_if_the_last_answer_was_dropped() {
     };
     finalizer.on_owner(&profile::argo::workflow(), &changed);
     tokio::time::sleep(Duration::from_millis(900)).await;
+    assert_eq!(reads.load(Ordering::Relaxed), 1, "a standby");
+    finalizer.begin_to_hold();
+    finalizer.on_owner(&profile::argo::workflow(), &changed);
+    tokio::time::sleep(Duration::from_millis(900)).await;
     assert_eq!(reads.load(Ordering::Relaxed), 2);
     assert_eq!(*woken.lock(), [step]);
     stop.cancel();

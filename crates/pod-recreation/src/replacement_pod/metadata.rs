@@ -71,6 +71,8 @@ pub(crate) fn metadata_to_create(
     let by_user = creators(pod)
         .next()
         .map(|_| annotations_of_user(pod, lists));
+    // A kubelet or a plugin of the node writes these.
+    let by_subresource = annotations_by(pod, |entry| !is_by_spec(entry));
     let annotations = kept(&source["annotations"], |name| {
         if BELAYERS.contains(&name) || is_listed(&lists.drop, name) {
             return false;
@@ -79,8 +81,9 @@ pub(crate) fn metadata_to_create(
             return true;
         }
         let by_user = by_user.as_ref();
-        let is_users = by_user.is_none_or(|names| names.contains(&name))
-            || recorded["annotations"].get(name).is_some();
+        let is_recorded =
+            || recorded["annotations"].get(name).is_some() && !by_subresource.contains(&name);
+        let is_users = by_user.is_none_or(|names| names.contains(&name)) || is_recorded();
         is_users && !is_listed(DROPPED_ANNOTATIONS, name)
     });
     for (field, pairs) in [("labels", labels), ("annotations", annotations)] {
@@ -131,16 +134,26 @@ fn is_listed<S: AsRef<str>>(list: &[S], name: &str) -> bool {
 /// The annotations that the creator wrote, or a manager that writes for the user.
 fn annotations_of_user<'a>(pod: &'a Value, lists: &ReplacementMetadata) -> Vec<&'a str> {
     let creators: Vec<&Value> = creators(pod).map(|entry| &entry["manager"]).collect();
-    let entries = pod["metadata"]["managedFields"].as_array();
-    let of_user = entries.into_iter().flatten().filter(|entry| {
+    annotations_by(pod, |entry| {
         let manager = entry["manager"].as_str().unwrap_or_default();
         let is_users = creators.contains(&&entry["manager"])
             || manager.starts_with(KUBECTL)
             || lists.managers.iter().any(|known| known == manager);
-        is_users && entry["subresource"].as_str().unwrap_or_default().is_empty()
-    });
+        is_users && is_by_spec(entry)
+    })
+}
+
+/// Whether an entry of `managedFields` is about writes of the object itself, and not of a subresource.
+fn is_by_spec(entry: &Value) -> bool {
+    entry["subresource"].as_str().unwrap_or_default().is_empty()
+}
+
+/// The annotations of these entries of `managedFields`.
+fn annotations_by(pod: &Value, is_one: impl Fn(&Value) -> bool) -> Vec<&str> {
+    let entries = pod["metadata"]["managedFields"].as_array();
+    let entries = entries.into_iter().flatten().filter(|entry| is_one(entry));
     let fields =
-        of_user.filter_map(|entry| entry["fieldsV1"]["f:metadata"]["f:annotations"].as_object());
+        entries.filter_map(|entry| entry["fieldsV1"]["f:metadata"]["f:annotations"].as_object());
     let names = fields.flat_map(Map::keys);
     names.filter_map(|name| name.strip_prefix("f:")).collect()
 }

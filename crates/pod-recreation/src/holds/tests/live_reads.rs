@@ -99,6 +99,9 @@ fn row_04_only_a_live_read_proves_that_a_record_is_gone() {
 #[case::rejected(rejected(pod()), "delete")]
 #[case::started(started(pod()), "RecordGone")]
 #[case::deleted(deleting(pod()), "RecordGone")]
+#[case::its_release_is_requested(release_requested(pod()), "RecordGone")]
+#[case::not_selected(unselected(pod()), "RecordGone")]
+#[case::its_re_creation_ended(recreation_ended(pod()), "RecordGone")]
 fn row_04_a_pod_that_its_record_did_not_name_is_deleted(
     #[case] pod: PodView,
     #[case] expected: &str,

@@ -166,6 +166,20 @@ fn r2_without_a_creator_everything_but_the_lists_is_carried() {
     assert_eq!(annotations(&pod, &ReplacementMetadata::default()), ["note"]);
 }
 
+/// The user's controller has changed `note` since. The node's plugin has filled in `address`, which the user left open.
+#[test]
+fn r2_a_recorded_annotation_is_carried_unless_a_subresource_wrote_it() {
+    let pod = pod(&[
+        created("belayer", &[]),
+        wrote("my-operator", "", &["note"]),
+        wrote("plugin", "status", &["address"]),
+        wrote("network", "", &["ip"]),
+    ]);
+    let recorded = json!({ "annotations": { "note": "1", "address": "" } });
+    let metadata = metadata_to_create(&pod, &recorded, &ReplacementMetadata::default());
+    assert_eq!(metadata["annotations"], json!({ "note": "x" }));
+}
+
 #[test]
 fn r2_the_configuration_extends_the_lists() {
     let pod = pod(&[
