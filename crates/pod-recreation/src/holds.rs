@@ -267,7 +267,7 @@ fn without_record(snapshot: &HoldSnapshot) -> HoldDecision {
     }
 }
 
-/// Whether nobody wants this pod, whose record was deleted before it named the pod. Its user may have asked for its release,
+/// Whether the pod is not wanted: its record was deleted before it named the pod. Its user may have asked for its release,
 /// or taken back the request to re-create it: then it stays.
 fn is_unwanted(snapshot: &HoldSnapshot) -> bool {
     let pod = &snapshot.pod;
