@@ -38,7 +38,7 @@ async fn read(client: kube::Client, NodeExists(key): NodeExists) -> Result<bool,
         Ok(_) => Ok(true),
         // Only a 404 that names this object proves its absence.
         Err(error) if error.is_gone(&nodes, &key) => Ok(false),
-        Err(error) => Err(ReadError::from(&error)),
+        Err(error) => Err(ReadError::from(error)),
     }
 }
 

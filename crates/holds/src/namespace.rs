@@ -228,7 +228,7 @@ impl NamespaceReader {
                 .map(|namespace| NamespaceState::Present(namespace.meta))
                 .map_err(|error| ReadError::unusable(error.to_string())),
             Err(error) if error.is_gone(&namespaces, &key) => Ok(NamespaceState::Gone),
-            Err(error) => Err(ReadError::from(&error)),
+            Err(error) => Err(ReadError::from(error)),
         }
     }
 }

@@ -243,7 +243,7 @@ impl OwnerReader {
                     ErrorClass::NotFound | ErrorClass::NotServed | ErrorClass::Forbidden => {
                         Ok(None)
                     }
-                    _ => Err(ReadError::from(&error)),
+                    _ => Err(ReadError::from(error)),
                 };
             }
         };
@@ -363,9 +363,7 @@ impl OwnerReader {
             )
             .await
         {
-            Ok(answer) => answer
-                .json::<ApiGroup>()
-                .map_err(|error| ReadError::from(&error))?,
+            Ok(answer) => answer.json::<ApiGroup>()?,
             Err(error) if error.class() == ErrorClass::NotServed => return Ok(KIND_DELETED),
             Err(error) => return unknown_or_retry(error),
         };
@@ -417,7 +415,7 @@ fn unknown_or_retry(error: RequestError) -> Result<OwnerState, ReadError> {
         | ErrorClass::NotFound
         | ErrorClass::NotServed
         | ErrorClass::Invalid => Ok(OwnerState::Unknown(error.to_string())),
-        _ => Err(ReadError::from(&error)),
+        _ => Err(ReadError::from(error)),
     }
 }
 

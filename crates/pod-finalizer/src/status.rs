@@ -263,7 +263,7 @@ impl StatusReader {
             | ErrorClass::Forbidden
             | ErrorClass::Invalid
             | ErrorClass::Decode => Ok(StatusState::Unreadable(error.to_string().into())),
-            _ => Err(ReadError::from(&error)),
+            _ => Err(ReadError::from(error)),
         }
     }
 }

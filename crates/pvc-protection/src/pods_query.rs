@@ -232,7 +232,7 @@ impl PodsReader {
             }
             let token = page.continue_token.take();
             note_all(&mut listed, page)?;
-            if !pages.turn(token).map_err(|error| ReadError::from(&error))? {
+            if !pages.turn(token)? {
                 return Ok(PodsAnswer::Listed(Arc::new(listed)));
             }
         }
@@ -266,7 +266,7 @@ impl PodsReader {
             match self.executor.read(&request, Class::Evidence).await {
                 Ok(answer) => break answer,
                 Err(error) if pages.halve(&error) => {}
-                Err(error) => return Err(ReadError::from(&error)),
+                Err(error) => return Err(ReadError::from(error)),
             }
         };
         self.decoders

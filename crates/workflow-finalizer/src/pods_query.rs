@@ -136,8 +136,8 @@ impl PodsReader {
     async fn pods(&self, query: &PodsQuery) -> Result<PodsState, ReadError> {
         if let Some(pods) = &self.pods {
             let mut pages = Pages::of(FIRST_PAGE);
-            let first = self.page(&mut pages, |pages| query.list(pages)).await?;
-            if !turned(&mut pages, first.metadata.next.clone())? {
+            let mut first = self.page(&mut pages, |pages| query.list(pages)).await?;
+            if !pages.turn(first.metadata.next.take())? {
                 return Ok(PodsState::HeldOf(Arc::new(first.owners().collect())));
             }
             if pods.reaches_soon(first.version()?).await {
@@ -155,7 +155,7 @@ impl PodsReader {
                 .page(&mut pages, |pages| query.list_of_workflows(pages))
                 .await?;
             owners.extend(page.owners());
-            if !turned(&mut pages, page.metadata.next)? {
+            if !pages.turn(page.metadata.next)? {
                 return Ok(PodsState::HeldOf(Arc::new(owners)));
             }
         }
@@ -176,12 +176,8 @@ impl PodsReader {
         answer
             .and_then(|answer| answer.json())
             .and_then(List::checked)
-            .map_err(|error| ReadError::from(&error))
+            .map_err(ReadError::from)
     }
-}
-
-fn turned(pages: &mut Pages, token: Option<String>) -> Result<bool, ReadError> {
-    pages.turn(token).map_err(|error| ReadError::from(&error))
 }
 
 impl LiveReader<PodsQuery> for PodsReader {

@@ -12,6 +12,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
+use tower::Layer as _;
 
 use super::authorization::Peer;
 
@@ -58,7 +59,7 @@ impl Connections {
             .header_read_timeout(HEADERS_WITHIN)
             .keep_alive(false)
             .max_buf_size(BUFFER);
-        let service = TowerToHyperService::new(routes.layer(Extension(Peer(peer))));
+        let service = TowerToHyperService::new(Extension(Peer(peer)).layer(routes));
         let connection = async move {
             let Some(tls) = tls else {
                 let plain = http.serve_connection(TokioIo::new(stream), service);

@@ -263,43 +263,62 @@ async fn a17_each_pod_is_released_by_one_patch_however_often_its_workflow_change
     eventually("its successor is held", || world.is_held("step")).await;
 }
 
-/// The consumer of one namespace is down, that of another one works.
-#[tokio::test(start_paused = true)]
-async fn a21_a_consumer_of_another_namespace_hides_no_silence() {
-    const SERVED: &str = "served";
-    let world = World::new();
-    let (recorder, exporter) = Exporter::detached().unwrap();
-    let _recorder = metrics::set_default_local_recorder(&recorder);
+/// A namespace whose consumer works.
+const SERVED: &str = "served";
+
+/// Creates the workflow `works` in [`SERVED`]; returns its UID.
+fn served(world: &World) -> String {
     world.create_namespace(SERVED);
     let workflow = json!({
         "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
         "metadata": { "namespace": SERVED, "name": "works" }, "spec": {},
     });
     let works = world.create(&WORKFLOWS, Some(SERVED), workflow);
-    let uid = world.workflow("build");
-    world.held_pod("waits", "build", &uid);
-    let mut pod = crate::world::pod("other", "works", works["metadata"]["uid"].as_str().unwrap());
-    pod["metadata"]["namespace"] = SERVED.into();
+    works["metadata"]["uid"].as_str().unwrap().to_owned()
+}
+
+fn held_pod(world: &World, (namespace, name): (&str, &str), workflow: &str, uid: &str) {
+    let mut pod = crate::world::pod(name, workflow, uid);
+    pod["metadata"]["namespace"] = namespace.into();
     pod["metadata"]["finalizers"] = json!([POD_STATUS_HOLD]);
-    world.create(&Gvr::PODS, Some(SERVED), pod);
-    let _belayer = world.run();
-    for (namespace, name) in [(NAMESPACE, "waits"), (SERVED, "other")] {
-        let ended = json!({ "status": { "phase": "Succeeded" } });
-        world.patch_in(
-            &Gvr::PODS,
-            Some(namespace),
-            name,
-            ended,
-            Subresource::Status,
-        );
-        world.delete(&Gvr::PODS, Some(namespace), name);
-    }
+    world.create(&Gvr::PODS, Some(namespace), pod);
+}
+
+/// The pod ends, and its deletion waits for its consumer.
+fn ends_and_waits(world: &World, (namespace, name): (&str, &str)) {
+    let (ended, status) = (
+        json!({ "status": { "phase": "Succeeded" } }),
+        Subresource::Status,
+    );
+    world.patch_in(&Gvr::PODS, Some(namespace), name, ended, status);
+    world.delete(&Gvr::PODS, Some(namespace), name);
+}
+
+/// For 400 s the consumer writes the status of `works` every ten seconds.
+async fn works_on(world: &World) {
     for round in 0..40 {
         let nodes =
             json!({ "status": { "nodes": { "x": { "phase": "Running", "round": round } } } });
         world.patch_in(&WORKFLOWS, Some(SERVED), "works", nodes, Subresource::None);
         let_pass(Duration::from_secs(10)).await;
     }
+}
+
+/// The consumer of one namespace is down, that of another one works.
+#[tokio::test(start_paused = true)]
+async fn a21_a_consumer_of_another_namespace_hides_no_silence() {
+    let world = World::new();
+    let (recorder, exporter) = Exporter::detached().unwrap();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let of_works = served(&world);
+    let uid = world.workflow("build");
+    world.held_pod("waits", "build", &uid);
+    held_pod(&world, (SERVED, "other"), "works", &of_works);
+    let _belayer = world.run();
+    for pod in [(NAMESPACE, "waits"), (SERVED, "other")] {
+        ends_and_waits(&world, pod);
+    }
+    works_on(&world).await;
     assert!(silent(&exporter) > 300.0, "{}", silent(&exporter));
 }
 
@@ -414,39 +433,20 @@ async fn a21_pods_that_begin_or_end_to_wait_hide_no_silence() {
 #[tokio::test(start_paused = true)]
 async fn a21_many_waiting_pods_of_a_namespace_hide_no_silence_of_another() {
     const MANY: usize = 1_001;
-    const SERVED: &str = "served";
     let world = World::new();
     let (recorder, exporter) = Exporter::detached().unwrap();
     let _recorder = metrics::set_default_local_recorder(&recorder);
-    world.create_namespace(SERVED);
-    let workflow = json!({
-        "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
-        "metadata": { "namespace": SERVED, "name": "works" }, "spec": {},
-    });
-    let works = world.create(&WORKFLOWS, Some(SERVED), workflow);
-    let of_works = works["metadata"]["uid"].as_str().unwrap();
+    let of_works = served(&world);
     let uid = world.workflow("build");
-    let ended = json!({ "status": { "phase": "Succeeded" } });
-    let waits = |namespace: &str, name: &str, workflow: &str, uid: &str| {
-        let mut pod = crate::world::pod(name, workflow, uid);
-        pod["metadata"]["namespace"] = namespace.into();
-        pod["metadata"]["finalizers"] = json!([POD_STATUS_HOLD]);
-        world.create(&Gvr::PODS, Some(namespace), pod);
-        let status = Subresource::Status;
-        world.patch_in(&Gvr::PODS, Some(namespace), name, ended.clone(), status);
-        world.delete(&Gvr::PODS, Some(namespace), name);
-    };
     for index in 0..MANY {
-        waits(SERVED, &format!("p{index}"), "works", of_works);
+        let pod = (SERVED, &*format!("p{index}"));
+        held_pod(&world, pod, "works", &of_works);
+        ends_and_waits(&world, pod);
     }
     let_pass(Duration::from_secs(5)).await;
-    waits(NAMESPACE, "later", "build", &uid);
+    world.held_pod("later", "build", &uid);
+    ends_and_waits(&world, (NAMESPACE, "later"));
     let _belayer = world.run();
-    for round in 0..40 {
-        let nodes =
-            json!({ "status": { "nodes": { "x": { "phase": "Running", "round": round } } } });
-        world.patch_in(&WORKFLOWS, Some(SERVED), "works", nodes, Subresource::None);
-        let_pass(Duration::from_secs(10)).await;
-    }
+    works_on(&world).await;
     assert!(silent(&exporter) > 300.0, "{}", silent(&exporter));
 }

@@ -7,7 +7,7 @@ use belayer_core::simulated::simulate;
 use belayer_metrics::Exporter;
 use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
 use belayer_pod_finalizer::profile::{Mode, Profile, Profiles, argo};
-use belayer_pod_finalizer::status::NODE_ID;
+use belayer_pod_finalizer::status::{ANSWER_LIMIT, NODE_ID};
 use belayer_sandbox::{Answer, Fault, Gvr, ListOptions, Match, Subresource, Verb, WatchEnd};
 use belayer_workflow_finalizer::config::WorkflowFinalizerConfig;
 use belayer_workload::WORKFLOWS;
@@ -343,6 +343,39 @@ async fn a19_observing_counts_no_pod_whose_result_was_read(
     });
     let observed = observed(&world, &profile, (&WORKFLOWS, &workflow), status).await;
     assert_eq!(observed, expected);
+}
+
+/// Reading such a status takes long: a tenant that deletes its pods must not repeat it.
+#[tokio::test(start_paused = true)]
+async fn a19_a_status_that_is_too_large_is_not_read_for_each_deleted_pod() {
+    const PODS: usize = 5;
+    let world = World::new();
+    let uid = world.workflow("build");
+    let reads = Match::verb(Verb::Get).resource("workflows").client(BELAYER);
+    let large = Answer::raw(200, "application/json", " ".repeat(ANSWER_LIMIT + 1));
+    world
+        .sandbox
+        .faults()
+        .inject(Fault::on(reads).answer(large));
+    let config = json!({ "profiles": [{ "builtIn": "argo", "mode": "observe" }] });
+    let config: PodFinalizerConfig = serde_json::from_value(config).unwrap();
+    let _belayer = world.run_with(config.try_into().unwrap(), Writes::Sent);
+    let names: Vec<String> = (0..PODS).map(|index| format!("step-{index}")).collect();
+    for name in &names {
+        let mut step = pod(name, "build", &uid);
+        step["metadata"]["annotations"] = json!({ NODE_ID: name });
+        world.create(&Gvr::PODS, Some(NAMESPACE), step);
+        world.end(name);
+    }
+    let_pass(Duration::from_secs(5)).await;
+    let requests = || world.requests(Verb::Get, "workflows.argoproj.io");
+    let before = requests();
+    assert!(before > 0);
+    for name in &names {
+        world.delete(&Gvr::PODS, Some(NAMESPACE), name);
+        let_pass(Duration::from_secs(5)).await;
+    }
+    assert_eq!(requests(), before);
 }
 
 #[rstest]

@@ -73,8 +73,8 @@ impl ReadError {
     }
 }
 
-impl From<&RequestError> for ReadError {
-    fn from(error: &RequestError) -> Self {
+impl From<RequestError> for ReadError {
+    fn from(error: RequestError) -> Self {
         Self {
             message: error.to_string(),
             retry_after: error.retry_after().filter(|after| !after.is_zero()),

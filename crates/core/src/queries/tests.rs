@@ -535,7 +535,7 @@ impl LiveReader<Ask> for Reads {
         Box::pin(async {
             let request = Request::get("/api/v1/nodes/n1");
             let answer = self.0.read(&request, Class::Evidence).await;
-            answer.map(|_| 0).map_err(|error| ReadError::from(&error))
+            answer.map(|_| 0).map_err(ReadError::from)
         })
     }
 }

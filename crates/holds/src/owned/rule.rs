@@ -75,8 +75,9 @@ impl OwnerEnds {
         self.0.owners.owner_of(pod, answer)
     }
 
-    /// Enqueues the held pods of an owner that is gone. Receives every event of the kinds of owners.
+    /// Enqueues the held pods that are being deleted of an owner that is gone. Receives every event of the kinds of owners.
     pub fn on_owner(&self, event: &Event<OwnerMeta>) {
+        let waits = |pod: &Pod| pod.meta.is_deleting() && is_held(pod);
         let enqueue = |pod: &Stored<Pod>| {
             let key = pod.object.meta.key.clone();
             self.0.queue.add(key, Priority::Release);
@@ -85,11 +86,14 @@ impl OwnerEnds {
             Event::Deleted { last, .. } => {
                 let owner = last.object.0.uid.as_str();
                 let pods = self.0.pods.by_index(HELD_BY_OWNER, owner);
-                pods.unwrap_or_default().iter().for_each(enqueue);
+                let pods = pods.unwrap_or_default();
+                pods.iter()
+                    .filter(|pod| waits(&pod.object))
+                    .for_each(enqueue);
             }
             // Its CRD was deleted: of owners that went while the watch was down no event comes.
             Event::Unserved => self.0.pods.for_each(|pod| {
-                if is_held(&pod.object) && self.owner(&pod.object).is_some() {
+                if waits(&pod.object) && self.owner(&pod.object).is_some() {
                     enqueue(pod);
                 }
             }),

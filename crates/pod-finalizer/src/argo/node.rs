@@ -172,7 +172,7 @@ impl LiveReader<NodeQuery> for NodeReader {
     fn read<'a>(&'a self, query: &'a NodeQuery) -> BoxFuture<'a, Result<NodeState, ReadError>> {
         Box::pin(async move {
             let state = read_node(&self.executor, &query.0).await;
-            state.map_err(|error| ReadError::from(&error))
+            state.map_err(ReadError::from)
         })
     }
 }

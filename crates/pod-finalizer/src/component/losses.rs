@@ -147,7 +147,7 @@ impl PodFinalizer {
         if answer.as_ref().is_some_and(is_read) {
             return true;
         }
-        // Reading it takes long, and it hardly becomes smaller: an earlier answer is enough.
+        // Reading it takes a second of CPU time, and a status rarely becomes smaller: an earlier answer is enough.
         if let Some(StatusState::TooLarge(why)) = answer.as_ref().map(LiveAnswer::answer) {
             undecided(removed, why);
             return true;

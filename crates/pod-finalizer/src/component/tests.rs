@@ -69,9 +69,9 @@ fn server(reads: Arc<AtomicUsize>) -> Client {
 }
 
 /// A reader that never answers.
-struct Nobody;
+struct NoReader;
 
-impl<Q: Query> LiveReader<Q> for Nobody {
+impl<Q: Query> LiveReader<Q> for NoReader {
     fn read<'a>(&'a self, _: &'a Q) -> BoxFuture<'a, Result<Q::Answer, ReadError>> {
         Box::pin(std::future::pending())
     }
@@ -116,19 +116,19 @@ async fn a19_a_change_is_read_if_the_last_answer_was_dropped() {
         // Each answer that is unused for a second is dropped once there is another one.
         &Budget::new(0),
     );
-    let nobody = || (Pace::default(), LiveReads::default(), stop.clone());
+    let unused = || (Pace::default(), LiveReads::default(), stop.clone());
     fn never<Q: Query>((pace, reads, stop): (Pace, LiveReads, CancellationToken)) -> QueryCache<Q> {
-        QueryCache::new(Arc::new(Nobody), Arc::new(|_| {}), pace, reads, stop)
+        QueryCache::new(Arc::new(NoReader), Arc::new(|_| {}), pace, reads, stop)
     }
     let parts = Parts {
         pods,
         namespaces,
         owners: Vec::new(),
         records: None,
-        owner_queries: never(nobody()),
-        namespace_queries: never(nobody()),
+        owner_queries: never(unused()),
+        namespace_queries: never(unused()),
         status_queries: status_queries.clone(),
-        node_queries: never(nobody()),
+        node_queries: never(unused()),
         removed,
         queue: WorkQueue::new("pods"),
     };

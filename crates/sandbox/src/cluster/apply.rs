@@ -16,7 +16,6 @@ use crate::meta;
 
 impl Cluster {
     /// Merges a configuration into an object, or creates the object.
-    #[allow(clippy::too_many_arguments, reason = "a request has that many parts")]
     pub(super) fn apply_in(
         &self,
         state: &mut State,
@@ -25,7 +24,6 @@ impl Cluster {
         config: &Value,
         subresource: Subresource,
         options: &WriteOptions,
-        forbidden: Option<&ApiError>,
     ) -> Result<Written, ApiError> {
         let stored = state.get(info, key).cloned();
         let old = stored
@@ -56,9 +54,7 @@ impl Cluster {
         check_name(&new, &key.name)?;
         let (Some(stored), Some(old)) = (stored, old) else {
             meta::unset(&mut new, "resourceVersion");
-            let applied = Some(managers);
-            let written =
-                self.create_in(state, gvr, namespace, new, applied, options, forbidden)?;
+            let written = self.create_in(state, gvr, namespace, new, Some(managers), options)?;
             return Ok(written.warn(warnings));
         };
         let written = self.apply(

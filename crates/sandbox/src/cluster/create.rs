@@ -60,12 +60,10 @@ impl Cluster {
         };
         let options = options.managed_by(actor);
         self.write(entry, |state| {
-            self.create_in(state, gvr, namespace, object, None, &options, None)
+            self.create_in(state, gvr, namespace, object, None, &options)
         })
     }
 
-    /// `forbidden` is the refusal of a request that may change the object, but not create it.
-    #[allow(clippy::too_many_arguments, reason = "a request has that many parts")]
     pub(super) fn create_in(
         &self,
         state: &mut State,
@@ -74,7 +72,6 @@ impl Cluster {
         mut object: Value,
         applied: Option<Managers>,
         options: &WriteOptions,
-        forbidden: Option<&ApiError>,
     ) -> Result<Written, ApiError> {
         let (info, _) = locate(state, gvr, namespace, "")?;
         let namespace = namespace.filter(|_| info.scope == Scope::Namespaced);
@@ -130,7 +127,7 @@ impl Cluster {
                 causes,
             ));
         }
-        if let Some(forbidden) = forbidden {
+        if let Some(forbidden) = &options.create_forbidden {
             return Err(forbidden.clone());
         }
         let key = ObjectKey::new(namespace, meta::name(&object));

@@ -36,20 +36,11 @@ impl Cluster {
         subresource: Subresource,
         options: &WriteOptions,
     ) -> Result<Arc<Value>, ApiError> {
-        let written = self.patch_written(
-            actor,
-            gvr,
-            namespace,
-            name,
-            patch,
-            subresource,
-            options,
-            None,
-        )?;
+        let written =
+            self.patch_written(actor, gvr, namespace, name, patch, subresource, options)?;
         Ok(written.object)
     }
 
-    /// `forbidden` is the refusal of a request that may change the object, but not create it.
     #[allow(clippy::too_many_arguments, reason = "a request has that many parts")]
     pub(crate) fn patch_written(
         &self,
@@ -60,20 +51,11 @@ impl Cluster {
         patch: Patch,
         subresource: Subresource,
         options: &WriteOptions,
-        forbidden: Option<&ApiError>,
     ) -> Result<Written, ApiError> {
         if event_view::shows(gvr) {
             let (core, patch) = (&Gvr::EVENTS, event_view::patch(patch));
-            let patched = self.patch_written(
-                actor,
-                core,
-                namespace,
-                name,
-                patch,
-                subresource,
-                options,
-                forbidden,
-            );
+            let patched =
+                self.patch_written(actor, core, namespace, name, patch, subresource, options);
             return event_view::written(patched);
         }
         let (patch, body) = match patch {
@@ -101,7 +83,6 @@ impl Cluster {
                 (&patch, &body),
                 subresource,
                 &options,
-                forbidden,
             )
         })
     }
@@ -116,7 +97,6 @@ impl Cluster {
         patch: (&Patch, &Value),
         subresource: Subresource,
         options: &WriteOptions,
-        forbidden: Option<&ApiError>,
     ) -> Result<Written, ApiError> {
         let (info, key) = locate(state, gvr, namespace, name)?;
         check_subresource(&info, gvr, subresource)?;
@@ -128,7 +108,6 @@ impl Cluster {
                 config,
                 subresource,
                 options,
-                forbidden,
             );
         }
         let Some(stored) = state.get(&info, &key).cloned() else {

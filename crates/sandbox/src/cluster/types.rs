@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::address::Actor;
+use crate::error::ApiError;
 
 /// A change to an object. An argument of [`Cluster::patch`](crate::Cluster::patch).
 #[derive(Debug, Clone)]
@@ -43,6 +44,8 @@ pub struct WriteOptions {
     pub manager: Option<Arc<str>>,
     /// Server-side apply takes fields over from other managers.
     pub force: bool,
+    /// The refusal of a request that may change the object, but not create it. By default it may.
+    pub create_forbidden: Option<ApiError>,
 }
 
 /// `fieldValidation` of a write. Part of [`WriteOptions`](crate::WriteOptions), which

@@ -39,20 +39,11 @@ impl Cluster {
         subresource: Subresource,
         options: &WriteOptions,
     ) -> Result<Arc<Value>, ApiError> {
-        let written = self.update_written(
-            actor,
-            gvr,
-            namespace,
-            name,
-            object,
-            subresource,
-            options,
-            None,
-        )?;
+        let written =
+            self.update_written(actor, gvr, namespace, name, object, subresource, options)?;
         Ok(written.object)
     }
 
-    /// `forbidden` is the refusal of a request that may change the object, but not create it.
     #[allow(clippy::too_many_arguments, reason = "a request has that many parts")]
     pub(crate) fn update_written(
         &self,
@@ -63,20 +54,11 @@ impl Cluster {
         object: Value,
         subresource: Subresource,
         options: &WriteOptions,
-        forbidden: Option<&ApiError>,
     ) -> Result<Written, ApiError> {
         if event_view::shows(gvr) {
             let (core, object) = (&Gvr::EVENTS, event_view::incoming(object));
-            let updated = self.update_written(
-                actor,
-                core,
-                namespace,
-                name,
-                object,
-                subresource,
-                options,
-                forbidden,
-            );
+            let updated =
+                self.update_written(actor, core, namespace, name, object, subresource, options);
             return event_view::written(updated);
         }
         let entry = Entry {
@@ -90,16 +72,7 @@ impl Cluster {
         };
         let options = options.managed_by(actor);
         self.write(entry, |state| {
-            self.update_in(
-                state,
-                gvr,
-                namespace,
-                name,
-                object,
-                subresource,
-                &options,
-                forbidden,
-            )
+            self.update_in(state, gvr, namespace, name, object, subresource, &options)
         })
     }
 
@@ -113,7 +86,6 @@ impl Cluster {
         mut object: Value,
         subresource: Subresource,
         options: &WriteOptions,
-        forbidden: Option<&ApiError>,
     ) -> Result<Written, ApiError> {
         let (info, key) = locate(state, gvr, namespace, name)?;
         check_subresource(&info, gvr, subresource)?;
@@ -130,7 +102,7 @@ impl Cluster {
             if info.has(Traits::CREATE_ON_UPDATE) && subresource == Subresource::None {
                 meta::set(&mut object, "name", json!(name));
                 meta::unset(&mut object, "resourceVersion");
-                return self.create_in(state, gvr, namespace, object, None, options, forbidden);
+                return self.create_in(state, gvr, namespace, object, None, options);
             }
             return Err(ApiError::not_found(&info.group, &info.resource, name));
         };

@@ -86,6 +86,7 @@ pub(super) fn of_write(call: &Call) -> Result<WriteOptions, ApiError> {
         field_validation,
         manager: manager.map(Arc::from),
         force: query.flag("force"),
+        create_forbidden: None,
     })
 }
 

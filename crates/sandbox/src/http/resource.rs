@@ -14,7 +14,7 @@ use super::route::{ResourceRequest, access_to, verb};
 use super::{Call, Server, review, watch};
 use crate::access::{self, Authorization};
 use crate::address::{Gvr, Subresource};
-use crate::cluster::{Effect, ListOptions, Patch, Written};
+use crate::cluster::{Effect, ListOptions, Patch, WriteOptions, Written};
 use crate::error::{ApiError, Cause};
 use crate::kinds::{ResourceInfo, Traits};
 use crate::meta;
@@ -184,14 +184,17 @@ impl Request<'_> {
         }
     }
 
-    /// The refusal of an update or patch that would create the object, if its user may only change it.
-    fn forbidden_create(&self) -> Option<ApiError> {
+    /// The options of an update or patch, which may create the object if `creates`: the user needs the permission for that as
+    /// well.
+    fn options_of_change(&self, creates: bool) -> Result<WriteOptions, ApiError> {
         let (server, call) = (self.server, self.call);
-        if server.authorization == Authorization::AllowAll && !call.impersonates {
-            return None;
+        let mut options = self.write_options()?;
+        let is_checked = server.authorization != Authorization::AllowAll || call.impersonates;
+        if creates && is_checked {
+            let access = access_to(&call.parts, self.request, &call.query).with_verb(Verb::Create);
+            options.create_forbidden = access::check(&server.cluster, &call.user, &access).err();
         }
-        let access = access_to(&call.parts, self.request, &call.query).with_verb(Verb::Create);
-        access::check(&server.cluster, &call.user, &access).err()
+        Ok(options)
     }
 
     fn create(&self, writer: &Writer<'_>) -> Result<Answer, ApiError> {
@@ -212,10 +215,8 @@ impl Request<'_> {
     }
 
     fn update(&self, subresource: Subresource, writer: &Writer<'_>) -> Result<Answer, ApiError> {
-        let options = self.write_options()?;
+        let options = self.options_of_change(self.info.has(Traits::CREATE_ON_UPDATE))?;
         let (body, warnings) = self.body(&options)?;
-        let creates = self.info.has(Traits::CREATE_ON_UPDATE);
-        let forbidden = creates.then(|| self.forbidden_create()).flatten();
         let written = self.server.cluster.update_written(
             &self.call.actor,
             &self.request.gvr,
@@ -224,7 +225,6 @@ impl Request<'_> {
             body,
             subresource,
             &options,
-            forbidden.as_ref(),
         )?;
         let answer = writer.object(code(&written), &written.object);
         Ok(respond::warn(
@@ -235,8 +235,7 @@ impl Request<'_> {
 
     fn patch(&self, subresource: Subresource, writer: &Writer<'_>) -> Result<Answer, ApiError> {
         let patch = self.patch_body()?;
-        let creates = matches!(patch, Patch::Apply(_));
-        let forbidden = creates.then(|| self.forbidden_create()).flatten();
+        let options = self.options_of_change(matches!(patch, Patch::Apply(_)))?;
         let written = self.server.cluster.patch_written(
             &self.call.actor,
             &self.request.gvr,
@@ -244,8 +243,7 @@ impl Request<'_> {
             &self.request.name,
             patch,
             subresource,
-            &self.write_options()?,
-            forbidden.as_ref(),
+            &options,
         )?;
         let answer = writer.object(code(&written), &written.object);
         Ok(respond::warn(answer, &written.warnings))

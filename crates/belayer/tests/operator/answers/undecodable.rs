@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A conflict leads to a live read, whose answer has no UID, or is no object.
+/// After a conflict the object is read live. The answer is JSON, but no object of Kubernetes.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_cannot_be_decoded_is_read_seldom_and_logged_once() {
     let log = Log::kept_from(tracing::Level::WARN);

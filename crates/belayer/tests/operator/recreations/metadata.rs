@@ -200,18 +200,6 @@ async fn r3_a_changed_spec_ends_the_record_with_an_event() {
     belayer.stop().await;
 }
 
-/// The pod `web` was rejected once, and has not started since.
-async fn re_created() -> (Yard, Running) {
-    let yard = Yard::new();
-    let belayer = yard.run();
-    yard.pod("web");
-    yard.until("it is rejected", || !yard.phase().is_empty())
-        .await;
-    yard.wait("it is re-created", || yard.phase() == "Recreated")
-        .await;
-    (yard, belayer)
-}
-
 /// R3: the image of a re-created pod is changed before its node rejects it too.
 #[tokio::test(start_paused = true)]
 async fn r3_a_changed_spec_of_a_re_created_pod_ends_the_record_too() {

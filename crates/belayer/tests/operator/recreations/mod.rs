@@ -433,3 +433,15 @@ fn text(object: &Value, pointer: &str) -> String {
     let value = object.pointer(pointer).and_then(Value::as_str);
     value.unwrap_or_default().to_owned()
 }
+
+/// The pod `web` was rejected once, and has not started since.
+async fn re_created() -> (Yard, Running) {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("it is rejected", || !yard.phase().is_empty())
+        .await;
+    yard.wait("it is re-created", || yard.phase() == "Recreated")
+        .await;
+    (yard, belayer)
+}

@@ -186,13 +186,7 @@ async fn the_user_cancels_by_deleting_the_record(#[case] phase: &str) {
 /// A record that is deleted after it has named the re-created pod: the pod stays, and is not re-created again.
 #[tokio::test(start_paused = true)]
 async fn a_re_created_pod_stays_when_its_record_is_deleted() {
-    let yard = Yard::new();
-    let belayer = yard.run();
-    yard.pod("web");
-    yard.until("it is rejected", || !yard.phase().is_empty())
-        .await;
-    yard.wait("it is re-created", || yard.phase() == "Recreated")
-        .await;
+    let (yard, belayer) = super::re_created().await;
     let second = uid(&yard.find("web").unwrap());
     let name = super::text(&yard.record(), "/metadata/name");
     yard.world.delete(&RECORDS, Some(YARD), &name);

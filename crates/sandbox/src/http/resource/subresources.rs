@@ -71,7 +71,6 @@ impl Request<'_> {
             patch,
             Subresource::Scale,
             &self.write_options()?,
-            None,
         )?;
         let answer = respond::json(200, &scale::of(&written.object));
         Ok(respond::warn(answer, &written.warnings))

@@ -137,7 +137,7 @@ subjects: [{kind: User, name: jane}]
         (&["readers", "system:masters"][..], "system:masters"),
         (&["system:authenticated"][..], "system:authenticated"),
     ] {
-        let mut headers = vec![("impersonate-user", "somebody")];
+        let mut headers = vec![("impersonate-user", "john")];
         headers.extend(groups.iter().map(|group| ("impersonate-group", *group)));
         let request = call(&sandbox, "jane", "GET", "/version", &headers, Value::Null);
         let (status, error) = request.await;
@@ -174,13 +174,13 @@ subjects: [{{kind: User, name: jane}}]
         )
     };
     sandbox.load_yaml(&role("")).unwrap();
-    let uid = [("impersonate-user", "somebody"), ("impersonate-uid", "u")];
+    let uid = [("impersonate-user", "john"), ("impersonate-uid", "u")];
     let (status, error) = call(&sandbox, "jane", "GET", "/version", &uid, Value::Null).await;
     assert_eq!(status, 403);
     let expected = "uids.authentication.k8s.io \"u\" is forbidden: User \"jane\" cannot impersonate resource \"uids\" in API group \"authentication.k8s.io\" at the cluster scope";
     assert_eq!(error["message"], expected);
     let extra = [
-        ("impersonate-user", "somebody"),
+        ("impersonate-user", "john"),
         ("impersonate-extra-scopes", "v"),
     ];
     let (status, error) = call(&sandbox, "jane", "GET", "/version", &extra, Value::Null).await;
