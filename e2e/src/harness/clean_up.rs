@@ -1,78 +1,114 @@
 //! Removes everything that a scenario has created.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 use futures::StreamExt as _;
-use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::PartialObjectMeta;
+use kube::{Api, Client};
 use serde_json::json;
 
 use super::cluster::{Cluster, OWN_NODE};
 use crate::kinds;
-use crate::providers::Capability;
+use crate::providers::{Backend, Capability};
 use crate::wait::{SOON, eventually, gone};
 
 /// Requests in parallel.
 const PARALLEL: usize = 32;
 
+/// How long the namespaces of a scenario may exist after it: a later one may stop the controllers that remove them.
+const REMOVED_WITHIN: Duration = Duration::from_secs(600);
+
+/// The namespaces of a scenario that has ended, which are being deleted.
+#[must_use]
+pub(crate) struct Leaving {
+    backend: Arc<dyn Backend>,
+    namespaces: Vec<String>,
+}
+
 impl Cluster {
-    /// Removes everything, including finalizers, and waits until it is removed.
+    /// Removes all objects, including those with finalizers, and begins to delete the namespaces:
+    /// kube-controller-manager waits five seconds before it works on a deleted one.
     ///
     /// # Errors
-    /// When something remains.
-    pub(crate) async fn clean_up(&self) -> Result<()> {
+    /// When an object remains.
+    pub(crate) async fn clean_up(&self) -> Result<Leaving> {
+        let client = self.client();
         let own = ListParams::default().labels(&format!("{OWN_NODE}={}", self.namespace()));
-        let nodes = kinds::nodes(self.client());
+        let nodes = kinds::nodes(client);
         nodes
             .delete_collection(&DeleteParams::default(), &own)
             .await
             .context("remove the scenario's nodes")?;
-        for namespace in self.all_namespaces() {
-            self.clean_up_namespace(&namespace).await?;
+        let namespaces = self.all_namespaces();
+        for namespace in &namespaces {
+            let what = format!("the namespace {namespace} is empty");
+            eventually(&what, SOON, async || empty(client, namespace).await).await?;
+            kinds::namespaces(client)
+                .delete(namespace, &DeleteParams::default())
+                .await
+                .map(drop)
+                .or_else(gone)?;
         }
-        Ok(())
-    }
-
-    /// Objects are deleted first: kube-controller-manager waits seconds before it checks a deleted
-    /// namespace with content again (for the grace periods), an empty one is removed at once.
-    async fn clean_up_namespace(&self, namespace: &str) -> Result<()> {
-        let what = format!("the namespace {namespace} is empty");
-        eventually(&what, SOON, async || self.empty(namespace).await).await?;
-        let api = kinds::namespaces(self.client());
-        api.delete(namespace, &DeleteParams::default())
-            .await
-            .map(drop)
-            .or_else(gone)?;
-        let what = format!("the namespace {namespace} is removed");
-        eventually(&what, SOON, async || {
-            // Objects created after the first pass, and those that are deleted only with the namespace.
-            self.empty(namespace).await?;
-            if self.can(Capability::NamespaceDeletion) {
-                let there = api.get_opt(namespace).await?.is_some();
-                ensure!(!there, "the namespace still exists");
-            }
-            Ok(())
+        Ok(Leaving {
+            backend: self.shared_backend(),
+            namespaces,
         })
-        .await
     }
+}
 
-    async fn empty(&self, namespace: &str) -> Result<()> {
-        let pods = self.pods_in(namespace);
-        let now = DeleteParams::default().grace_period(0);
-        remove_all(&pods, &now).await?;
-        let workflows = kinds::workflows(self.client(), namespace);
-        remove_all(&workflows, &DeleteParams::background()).await?;
-        let pvcs = kinds::pvcs(self.client(), namespace);
-        remove_all(&pvcs, &DeleteParams::default()).await?;
-        // Deleting the namespace removes these.
-        strip_finalizers(&kinds::outcomes(self.client(), namespace)).await?;
-        strip_finalizers(&kinds::config_maps(self.client(), namespace)).await?;
-        for kind in [&pods, &workflows, &pvcs] {
-            let left = list(kind, &ListParams::default().limit(1)).await?;
-            ensure!(left.is_empty(), "objects remain");
+impl Leaving {
+    /// Waits until the namespaces are removed.
+    ///
+    /// # Errors
+    /// When one of them remains.
+    pub(crate) async fn removed(self) -> Result<()> {
+        let client = self.backend.client();
+        let are_removed = self
+            .backend
+            .capabilities()
+            .contains(&Capability::NamespaceDeletion);
+        let api = kinds::namespaces(client);
+        for namespace in &self.namespaces {
+            let what = format!("the namespace {namespace} is removed");
+            eventually(&what, REMOVED_WITHIN, async || {
+                // Objects created after the first pass, and those that are deleted only with the namespace.
+                empty(client, namespace).await?;
+                if are_removed {
+                    let there = api.get_opt(namespace).await?.is_some();
+                    ensure!(!there, "the namespace still exists");
+                }
+                Ok(())
+            })
+            .await?;
         }
         Ok(())
     }
+}
+
+async fn empty(client: &Client, namespace: &str) -> Result<()> {
+    let pods = kinds::pods(client, namespace);
+    let now = DeleteParams::default().grace_period(0);
+    remove_all(&pods, &now).await?;
+    let workflows = kinds::workflows(client, namespace);
+    let pvcs = kinds::pvcs(client, namespace);
+    let (records, outcomes) = (
+        kinds::records(client, namespace),
+        kinds::outcomes(client, namespace),
+    );
+    let removed = [&pods, &workflows, &pvcs, &records, &outcomes];
+    for kind in &removed[1..] {
+        remove_all(kind, &DeleteParams::background()).await?;
+    }
+    // Deleting the namespace removes these.
+    strip_finalizers(&kinds::config_maps(client, namespace)).await?;
+    for kind in removed {
+        let left = list(kind, &ListParams::default().limit(1)).await?;
+        ensure!(left.is_empty(), "objects remain");
+    }
+    Ok(())
 }
 
 /// Deletes all objects of a kind in a namespace, and removes their finalizers.

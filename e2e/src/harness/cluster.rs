@@ -84,7 +84,7 @@ impl Cluster {
 
     /// Another scenario's view of the same cluster, in which Belayer runs as pods.
     pub(crate) async fn beside(&self, name: &str) -> Result<Self> {
-        let (backend, setting) = (Arc::clone(&self.0.backend), self.0.setting.clone());
+        let (backend, setting) = (self.shared_backend(), self.0.setting.clone());
         let dir = self.dir().join(name);
         Self::new(backend, setting, Shared::Pods, &format!("e2e-{name}"), dir).await
     }
@@ -167,6 +167,10 @@ impl Cluster {
     #[must_use]
     pub fn backend(&self) -> &dyn Backend {
         &*self.0.backend
+    }
+
+    pub(super) fn shared_backend(&self) -> Arc<dyn Backend> {
+        Arc::clone(&self.0.backend)
     }
 
     /// The record of Belayer's requests.

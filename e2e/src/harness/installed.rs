@@ -211,7 +211,7 @@ impl Installed {
         let result = tokio::time::timeout(scenario.deadline, steps).await;
         let cleaned = cluster.clean_up().await;
         result.context("it timed out")??;
-        cleaned.context("clean up")
+        cleaned.context("clean up")?.removed().await
     }
 
     /// Writes the logs of all replicas into the scenario's folder.

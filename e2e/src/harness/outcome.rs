@@ -6,9 +6,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use owo_colors::OwoColorize as _;
 
+use super::clean_up::Leaving;
 use super::cluster::Cluster;
 use crate::providers::Capability;
 
@@ -50,6 +51,22 @@ pub(super) struct Report {
     pub(super) result: Result<()>,
     /// The cluster of a failed scenario, if it is kept.
     pub(super) cluster: Option<Cluster>,
+    /// The scenario's namespaces. It is reported when they are removed.
+    pub(super) leaving: Option<Leaving>,
+}
+
+impl Reported {
+    /// The result once the scenario's namespaces are removed; a failure if one of them remains.
+    pub(super) async fn complete(self) -> Self {
+        let Self::Done(mut report) = self else {
+            return self;
+        };
+        if let Some(leaving) = report.leaving.take() {
+            let removed = leaving.removed().await.context("clean up");
+            report.result = report.result.and(removed);
+        }
+        Self::Done(report)
+    }
 }
 
 impl Report {
@@ -60,6 +77,7 @@ impl Report {
             notes: Vec::new(),
             result: Err(error),
             cluster: None,
+            leaving: None,
         }
     }
 }
@@ -98,6 +116,7 @@ impl<'a> Outcome<'a> {
             notes,
             result,
             cluster,
+            leaving: _,
         } = report;
         self.took.push((took, name));
         let notes = if notes.is_empty() {

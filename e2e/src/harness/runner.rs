@@ -134,7 +134,11 @@ async fn run_in(
         run.lines(&shared).await
     };
     let listen = async {
-        while let Some(reported) = reported.recv().await {
+        // Namespaces take five seconds to be removed: the next scenarios run meanwhile.
+        let mut complete = futures::stream::poll_fn(|context| reported.poll_recv(context))
+            .map(Reported::complete)
+            .buffer_unordered(usize::MAX);
+        while let Some(reported) = complete.next().await {
             outcome.take(reported);
         }
     };
@@ -315,6 +319,7 @@ impl<'a> Run<'a> {
             notes: Vec::new(),
             result,
             cluster: None,
+            leaving: None,
         }));
         Ok(backend)
     }
@@ -388,7 +393,7 @@ fn lacking(backend: &dyn Backend, scenario: &Scenario) -> Option<Capability> {
         .find(|need| !can.contains(need))
 }
 
-/// Runs one scenario in its own namespace, with its deadline.
+/// Runs one scenario in its own namespace, with its deadline. The namespace may still exist afterwards, without objects.
 async fn one(
     scenario: &Scenario,
     backend: Arc<dyn Backend>,
@@ -407,11 +412,8 @@ async fn one(
             Err(error) => {
                 let took = started.elapsed();
                 return Report {
-                    name,
                     took,
-                    notes: Vec::new(),
-                    result: Err(error),
-                    cluster: None,
+                    ..Report::failed(name, error)
                 };
             }
         };
@@ -430,15 +432,16 @@ async fn one(
             notes,
             result,
             cluster: Some(cluster),
+            leaving: None,
         };
     }
     if result.is_err() && scenario.sharing == Sharing::Alone {
         // What it left could keep its objects. If this fails, it fails again before the next scenario.
         let _ = restore(cluster.backend()).await;
     }
-    let result = match (result, cluster.clean_up().await) {
-        (Ok(()), Err(error)) => Err(error.context("clean up")),
-        (result, _) => result,
+    let (result, leaving) = match cluster.clean_up().await {
+        Ok(leaving) => (result, Some(leaving)),
+        Err(error) => (result.and(Err(error.context("clean up"))), None),
     };
     Report {
         name,
@@ -446,6 +449,7 @@ async fn one(
         notes,
         result,
         cluster: None,
+        leaving,
     }
 }
 

@@ -78,6 +78,42 @@ async fn a_scenario_that_fails_amid_a_drain_does_not_fail_the_next_one() {
     assert_eq!((summary.passed, summary.failed), (1, 1));
 }
 
+const KEPT: &str = "e2e-first";
+
+/// Its namespace is removed only with this ServiceAccount.
+async fn leaves_an_object_with_a_finalizer(cluster: Cluster) -> Result<()> {
+    let kept = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "kept", "finalizers": ["example.com/kept"] },
+    });
+    let accounts = kinds::service_accounts(cluster.client(), KEPT);
+    let account = serde_json::from_value(kept)?;
+    accounts.create(&PostParams::default(), &account).await?;
+    Ok(())
+}
+
+async fn removes_it(cluster: Cluster) -> Result<()> {
+    let namespace = kinds::namespaces(cluster.client()).get(KEPT).await?;
+    ensure!(namespace.metadata.deletion_timestamp.is_some());
+    let none = json!({ "metadata": { "finalizers": null } });
+    kinds::service_accounts(cluster.client(), KEPT)
+        .patch("kept", &PatchParams::default(), &Patch::Merge(none))
+        .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_next_scenario_does_not_wait_until_a_namespace_is_removed() {
+    let all = vec![
+        Scenario::alone("next", "", removes_it).within(Duration::from_secs(59)),
+        Scenario::alone("first", "", leaves_an_object_with_a_finalizer)
+            .within(Duration::from_secs(60)),
+    ];
+    let files = tempfile::tempdir().unwrap();
+    let run = run_in(files.path(), &KeptSandbox, all, &named(&[])).await;
+    let summary = run.unwrap();
+    assert_eq!((summary.passed, summary.failed), (2, 0));
+}
+
 /// The server refuses the next two writes to nodes: those that restore the cluster after this scenario, and before the
 /// next one.
 async fn fails_and_cannot_be_restored(cluster: Cluster) -> Result<()> {

@@ -138,7 +138,7 @@ pub(super) async fn hostile_memory(belayer: Installed) -> Result<()> {
     belayer.is_rolled_out().await?;
     let again = cluster.beside("again").await?;
     let shown = attacked(&belayer, &again).await;
-    again.clean_up().await?;
+    again.clean_up().await?.removed().await?;
     shown
 }
 
