@@ -32,6 +32,12 @@ pub enum ControllersError {
         /// The item, without its `-`.
         name: String,
     },
+    /// The list contains an empty item.
+    #[error("an item of the list is empty (example: *,-pvc-protection)")]
+    Empty,
+    /// `*` cannot be taken back.
+    #[error("`-*` is not supported: list the controllers to run")]
+    NotAll,
     /// The controller is not part of this build.
     #[error(
         "{0} is not part of this build; build it with the Cargo feature \
@@ -62,7 +68,9 @@ impl Controllers {
         let mut items: Vec<(&str, State)> = Vec::new();
         for item in list.iter().filter(|item| **item != "*") {
             let (name, state) = match item.strip_prefix('-') {
+                Some("*") => return Err(ControllersError::NotAll),
                 Some(name) => (name, State::Off),
+                None if item.is_empty() => return Err(ControllersError::Empty),
                 None => (*item, State::On),
             };
             let known = names::CONTROLLERS
@@ -214,14 +222,20 @@ mod tests {
     #[case("pod-finaliser")]
     #[case("-pod-finaliser")]
     #[case("Pod-Finalizer")]
-    #[case("")]
     #[case("-")]
-    #[case("-*")]
     #[case("--pod-finalizer")]
     fn an_unknown_name_is_rejected(#[case] item: &str) {
         let error = Controllers::parse(&["*", item]).unwrap_err().to_string();
         assert!(error.contains("unknown controller"), "{error}");
         assert!(!error.contains('\n'));
+    }
+
+    #[rstest]
+    #[case(&["-*"], "`-*` is not supported: list the controllers to run")]
+    #[case(&[""], "an item of the list is empty (example: *,-pvc-protection)")]
+    #[case(&["*", " "], "an item of the list is empty (example: *,-pvc-protection)")]
+    fn a_list_without_names_is_rejected(#[case] list: &[&str], #[case] says: &str) {
+        assert_eq!(Controllers::parse(list).unwrap_err().to_string(), says);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::kubeconfig::Sources;
 use crate::logging::LogArguments;
 use crate::options::Settings;
 use crate::options::arguments::RunArguments;
+use crate::screen::print_data;
 
 /// Checks everything that `run` checks before it contacts the cluster, and prints the settings.
 ///
@@ -22,8 +23,7 @@ pub fn print(arguments: &RunArguments, logging: &LogArguments) -> Result<(), Fai
     let source = arguments.source()?;
     source.logging(logging).map_err(Failure::configuration)?;
     let settings = Settings::resolve(arguments, &source, &Sources::from_env())?;
-    anstream::print!("{}", table(arguments, logging, &source, &settings));
-    Ok(())
+    print_data(table(arguments, logging, &source, &settings).as_bytes())
 }
 
 fn table(

@@ -1,12 +1,13 @@
 //! Exit codes: 0 success, 1 error, 2 wrong usage or configuration.
 
 use std::fmt;
+use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
-use belayer_controller::config::yaml::one_line;
+use anyhow::Context as _;
 use owo_colors::OwoColorize;
 
-use crate::message::message;
+use crate::message::{message, with_causes};
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -47,9 +48,8 @@ impl From<anyhow::Error> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Prints the causes too; an error is one line even if a library's message has several.
             Self::Error(error) | Self::Configuration(error) => {
-                f.write_str(&one_line(&format!("{error:#}")))
+                f.write_str(&with_causes(error.as_ref()))
             }
             Self::Reported | Self::Found(_) => f.write_str("see above"),
         }
@@ -79,14 +79,25 @@ impl Outcome {
     }
 }
 
+/// The result of writing to standard output. A closed pipe is not an error, as in `belayer stuck | head`.
+///
+/// # Errors
+///
+/// If it cannot be written to for another reason.
+pub(crate) fn written(result: io::Result<()>) -> Result<(), Failure> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => Ok(result.context("cannot write to standard output")?),
+    }
+}
+
 /// Prints clap's message: help and version succeed, anything else is wrong usage.
 pub(crate) fn print_usage(message: &clap::Error) -> ExitCode {
-    // A closed pipe is not an error, as in `belayer --help | head`.
-    let _ = message.print();
+    let printed = message.print();
     if message.use_stderr() {
         ExitCode::from(2)
     } else {
-        ExitCode::SUCCESS
+        Outcome::of(written(printed)).report()
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use kube::Config;
-use kube::client::ClientBuilder;
+use kube::client::{AuthError, ClientBuilder};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
 
-use belayer_controller::config::yaml::{self, one_line};
+use belayer_controller::config::yaml;
+
+use crate::exit::Failure;
+use crate::message::with_causes;
 
 /// Environment of the process that can name a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -212,6 +215,14 @@ async fn from_files(
         });
     }
     without_proxy(&merged, context, &named, proxy)?;
+    if let Some(user) = missing_user(&merged, context) {
+        let message =
+            format!("the context {context:?} names the user {user:?}, which does not exist");
+        return Err(KubeconfigError::Unusable {
+            files: named,
+            message,
+        });
+    }
     let options = KubeConfigOptions {
         context: Some(context.to_owned()),
         ..KubeConfigOptions::default()
@@ -220,6 +231,15 @@ async fn from_files(
         .await
         .map_err(|error| unusable(&error))?;
     Ok((config, named))
+}
+
+/// The user that this context names, if it does not exist: kube would connect without credentials.
+fn missing_user<'a>(merged: &'a Kubeconfig, context: &str) -> Option<&'a str> {
+    let mut contexts = merged.contexts.iter();
+    let context = contexts.find(|known| known.name == context)?;
+    let user = context.context.as_ref()?.user.as_deref()?;
+    let exists = merged.auth_infos.iter().any(|known| known.name == user);
+    (!exists && !user.is_empty()).then_some(user)
 }
 
 /// Checks that kube would use no proxy for this context: Belayer is built without. As in kube, the file takes precedence over
@@ -300,23 +320,49 @@ fn usable(config: &Config, files: String) -> Result<(), KubeconfigError> {
         Ok(_) => Ok(()),
         Err(error) => Err(KubeconfigError::Unusable {
             files,
-            message: with_causes(&error),
+            message: no_client(&error, ""),
         }),
     }
 }
 
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        // Many libraries repeat the cause in their message.
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
+/// Builds the client of a configuration that [`load`] found. It runs the credential plugin, if there is one.
+///
+/// # Errors
+///
+/// If there are no usable credentials.
+pub(crate) fn connect(config: Config) -> Result<Client, Failure> {
+    let exec = config.auth_info.exec.as_ref();
+    let plugin = exec.and_then(|exec| exec.command.clone());
+    belayer_core::client::connect(config, belayer_holds::names::USER_AGENT).map_err(|error| {
+        let message = no_client(&error, &plugin.unwrap_or_default());
+        Failure::configuration(anyhow::anyhow!(message))
+    })
+}
+
+/// Why there is no client. kube's messages about credentials do not name the plugin, or show its environment.
+fn no_client(error: &kube::Error, plugin: &str) -> String {
+    let kube::Error::Auth(auth) = error else {
+        return with_causes(error);
+    };
+    match auth {
+        AuthError::AuthExecStart(error) => {
+            format!("cannot run the credential plugin {plugin:?} of the kubeconfig: {error}")
         }
-        cause = error.source();
+        AuthError::AuthExecRun { out, .. } => {
+            let says = yaml::one_line(&String::from_utf8_lossy(&out.stderr));
+            let says = if says.is_empty() {
+                says
+            } else {
+                format!(": {says}")
+            };
+            let status = out.status;
+            format!("the credential plugin {plugin:?} of the kubeconfig failed: {status}{says}")
+        }
+        AuthError::ReadTokenFile(error, path) => {
+            format!("cannot read the token file {}: {error}", path.display())
+        }
+        auth => with_causes(auth),
     }
-    one_line(&text)
 }
 
 #[cfg(test)]

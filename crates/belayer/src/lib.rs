@@ -41,6 +41,7 @@ use cli::{Cli, Command};
 use exit::{Failure, Outcome};
 use kubeconfig::Sources;
 use options::RunOptions;
+use screen::print_data;
 
 /// Runs the command that the process's arguments name.
 pub fn main() -> ExitCode {
@@ -60,19 +61,16 @@ fn parse() -> Result<Cli, clap::Error> {
 
 fn start(cli: Cli) -> Result<(), Failure> {
     if let Command::Version = cli.command {
-        anstream::println!("{}", cli::version());
-        return Ok(());
+        return print_data(format!("{}\n", cli::version()).as_bytes());
     }
     if let Command::Completions(arguments) = &cli.command {
-        manual::completions(arguments, Cli::command());
-        return Ok(());
+        return manual::completions(arguments, Cli::command());
     }
     if let Command::Man(arguments) = &cli.command {
         return manual::man(arguments, Cli::command());
     }
     if let Command::Crds = cli.command {
-        anstream::print!("{}", crds()?);
-        return Ok(());
+        return print_data(crds()?.as_bytes());
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -116,10 +114,7 @@ fn crds() -> anyhow::Result<String> {
 async fn command(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Version | Command::Completions(_) | Command::Man(_) | Command::Crds => Ok(()),
-        Command::Complete(arguments) => {
-            complete::run(&arguments, Cli::command()).await;
-            Ok(())
-        }
+        Command::Complete(arguments) => complete::run(&arguments, Cli::command()).await,
         Command::Run(arguments) => {
             let source = arguments.source()?;
             let how = source.logging(&cli.logging);

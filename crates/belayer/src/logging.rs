@@ -1,13 +1,15 @@
 //! Logs: one line per event, on standard error.
 
 use std::fmt;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal as _};
 use std::str::FromStr;
 
+use belayer_core::words::printable;
 use clap::{Args, ValueEnum};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{FilterExt, LevelFilter, Targets, filter_fn};
 use tracing_subscriber::layer::{Filter, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::traces::Traces;
@@ -160,15 +162,16 @@ pub fn init(arguments: &LogArguments, default: LevelName) {
 
 /// Starts logging, and sends spans to a collector if traces are on.
 pub fn init_with(arguments: &LogArguments, default: LevelName, traces: &Traces) {
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    let lines = match arguments.log_format.unwrap_or_default() {
-        LogFormat::Text => lines.with_ansi(wants_colour()).boxed(),
-        LogFormat::Json => lines
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .boxed(),
+    let colour = if wants_colour() {
+        Colour::On
+    } else {
+        Colour::Off
     };
+    let lines = lines(
+        arguments.log_format.unwrap_or_default(),
+        colour,
+        std::io::stderr,
+    );
     let levels = arguments.log_level.clone().unwrap_or_default();
     let lines = lines.with_filter(without_spans(levels.filter(default)));
     // An absent layer would enable every span of every library.
@@ -179,6 +182,88 @@ pub fn init_with(arguments: &LogArguments, default: LevelName, traces: &Traces) 
             .try_init(),
         None => tracing_subscriber::registry().with(lines).try_init(),
     };
+}
+
+/// Whether lines of text are coloured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Colour {
+    On,
+    Off,
+}
+
+/// The layer that writes each event as one line.
+fn lines<S, W>(
+    format: LogFormat,
+    colour: Colour,
+    to: impl Fn() -> W + Send + Sync + 'static,
+) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+    W: io::Write + 'static,
+{
+    let colour = match format {
+        LogFormat::Text => colour,
+        LogFormat::Json => Colour::Off,
+    };
+    let lines = tracing_subscriber::fmt::layer()
+        .with_ansi(colour == Colour::On)
+        .with_writer(move || OneLine { to: to(), colour });
+    match format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .boxed(),
+    }
+}
+
+/// Writes each event as one [`printable`] line: messages and fields contain what tenants wrote.
+struct OneLine<W> {
+    to: W,
+    colour: Colour,
+}
+
+impl<W: io::Write> io::Write for OneLine<W> {
+    /// `event` is a whole event: the layer writes each at once.
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        let line = text.strip_suffix('\n').unwrap_or(&text);
+        let mut line = match self.colour {
+            Colour::On => printable_in_colour(line),
+            Colour::Off => printable(line).into_owned(),
+        };
+        line.push('\n');
+        self.to.write_all(line.as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// Begins an escape sequence of a terminal.
+const ESCAPE: &str = "\u{1b}";
+
+/// The ends of the sequences that the layer writes: bold, dimmed, italic, the colours of levels, and their end.
+const COLOURS: [&str; 9] = [
+    "[0m", "[1m", "[2m", "[3m", "[31m", "[32m", "[33m", "[34m", "[35m",
+];
+
+/// [`printable`], except for [`COLOURS`].
+fn printable_in_colour(line: &str) -> String {
+    let mut parts = line.split(ESCAPE);
+    let mut shown = printable(parts.next().unwrap_or_default()).into_owned();
+    for part in parts {
+        if COLOURS.iter().any(|colour| part.starts_with(colour)) {
+            shown.push_str(ESCAPE);
+        } else {
+            shown.push(char::REPLACEMENT_CHARACTER);
+        }
+        shown.push_str(&printable(part));
+    }
+    shown
 }
 
 /// Log lines contain their fields; spans are for the collector only, so lines omit them.
@@ -257,6 +342,35 @@ mod tests {
             text.contains("released") && !text.contains("reconcile"),
             "{text}"
         );
+    }
+
+    #[rstest]
+    #[case::text(LogFormat::Text, Colour::Off)]
+    #[case::coloured_text(LogFormat::Text, Colour::On)]
+    #[case::json(LogFormat::Json, Colour::Off)]
+    fn what_a_tenant_wrote_stays_in_its_line(#[case] format: LogFormat, #[case] colour: Colour) {
+        const FORGED: &str = "x\r\n2026-11-30T00:00:00Z  INFO\u{1b}[8m\u{9b}8m\u{7f}\u{202e}";
+        let buffer = Buffer::default();
+        let written = buffer.clone();
+        let lines = lines(format, colour, move || buffer.clone());
+        let subscriber = tracing_subscriber::registry().with(lines);
+        tracing::subscriber::with_default(subscriber, || {
+            let error = io::Error::other(FORGED);
+            let error: &dyn std::error::Error = &error;
+            tracing::warn!(field = %FORGED, debug = ?FORGED, text = FORGED, error, "{FORGED}");
+        });
+        let text = written.text();
+        let line = text.strip_suffix('\n').unwrap();
+        let shown = match colour {
+            Colour::On => line.replace(ESCAPE, ""),
+            Colour::Off => line.to_owned(),
+        };
+        assert_eq!(shown, printable(&shown), "{text:?}");
+        assert!(!line.contains("\u{1b}[8m"), "{text:?}");
+        assert!(line.contains("2026-11-30T00:00:00Z"), "{text:?}");
+        if format == LogFormat::Json {
+            serde_json::from_str::<serde_json::Value>(line).unwrap();
+        }
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Shell completions, manual pages, and the name of the program in both.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -8,6 +7,7 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 
 use crate::exit::Failure;
+use crate::screen::print_data;
 
 /// File name under which kubectl finds this program as a plugin.
 const PLUGIN: &str = "kubectl-belayer";
@@ -72,26 +72,28 @@ fn as_plugin(command: Command) -> Command {
 }
 
 /// Prints the completion script of a shell.
-pub fn completions(arguments: &CompletionsArguments, mut command: Command) {
+///
+/// # Errors
+///
+/// If it cannot be printed.
+pub fn completions(arguments: &CompletionsArguments, mut command: Command) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, "belayer", &mut script);
-    // A closed pipe is not an error.
-    let _ = std::io::stdout().write_all(&script);
+    print_data(&script)
 }
 
 /// Prints the first manual page, or writes all of them into a directory.
 ///
 /// # Errors
 ///
-/// If the directory cannot be written to.
+/// If the directory or standard output cannot be written to.
 pub fn man(arguments: &ManArguments, command: Command) -> Result<(), Failure> {
     let Some(dir) = &arguments.dir else {
         let mut page = Vec::new();
         clap_mangen::Man::new(command)
             .render(&mut page)
             .map_err(anyhow::Error::from)?;
-        let _ = std::io::stdout().write_all(&page);
-        return Ok(());
+        return print_data(&page);
     };
     std::fs::create_dir_all(dir)
         .and_then(|()| clap_mangen::generate_to(command, dir))

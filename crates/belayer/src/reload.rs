@@ -5,7 +5,8 @@
 //! the reload. The lease, the endpoints and the process stay. A warning names changes that take effect only
 //! after a restart. An invalid file changes nothing.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -21,6 +22,9 @@ const READ_EVERY: Duration = Duration::from_secs(5);
 /// Delay before a changed file is read again: it is applied once two reads are equal, because it may be in
 /// the middle of a write.
 const SETTLES_AFTER: Duration = Duration::from_millis(500);
+
+/// Failed reads in a row after which the failure is reported: a file that is replaced may be missing for a moment.
+const REPORTED_FAILURE: u32 = 2;
 
 /// Differences between two files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -107,6 +111,8 @@ pub(crate) struct Watcher {
     sets: Vec<Set>,
     /// The last content of the file, valid or not.
     seen: Option<String>,
+    /// How often in a row the file could not be read.
+    failures: u32,
     hangup: Signal,
     ticks: tokio::time::Interval,
 }
@@ -123,6 +129,7 @@ impl Watcher {
             path: source.path().map(ToOwned::to_owned),
             sets: sets.to_vec(),
             seen: source.path().map(|_| source.text().to_owned()),
+            failures: 0,
             hangup: signal(SignalKind::hangup())?,
             ticks,
         })
@@ -141,12 +148,19 @@ impl Watcher {
                 }
                 continue;
             };
-            let Some(text) = self.settled(&path).await else {
-                // The file is being written or missing: keep the current configuration.
-                if asked {
-                    return Source::of(Some(&path), &self.sets);
+            let settled = self.settled(&path).await;
+            self.failures = match settled {
+                Ok(_) => 0,
+                Err(_) => self.failures.saturating_add(1),
+            };
+            let Ok(Some(text)) = settled else {
+                // The file is being written or replaced: keep the current configuration.
+                if !asked && self.failures != REPORTED_FAILURE {
+                    continue;
                 }
-                continue;
+                // Its content counts as changed once it can be read.
+                self.seen = None;
+                return Source::of(Some(&path), &self.sets);
             };
             if !asked && self.seen.as_deref() == Some(text.as_str()) {
                 continue;
@@ -156,21 +170,21 @@ impl Watcher {
         }
     }
 
-    /// The content, once two reads are equal.
-    async fn settled(&self, path: &std::path::Path) -> Option<String> {
-        let mut last = tokio::fs::read_to_string(path).await.ok()?;
+    /// The content, once two reads are equal; `None` if it changes all the time.
+    async fn settled(&self, path: &Path) -> io::Result<Option<String>> {
+        let mut last = tokio::fs::read_to_string(path).await?;
         if self.seen.as_ref() == Some(&last) {
-            return Some(last);
+            return Ok(Some(last));
         }
         for _ in 0..10 {
             tokio::time::sleep(SETTLES_AFTER).await;
-            let now = tokio::fs::read_to_string(path).await.ok()?;
+            let now = tokio::fs::read_to_string(path).await?;
             if now == last {
-                return Some(now);
+                return Ok(Some(now));
             }
             last = now;
         }
-        None
+        Ok(None)
     }
 }
 

@@ -26,7 +26,7 @@ use crate::election::Running;
 use crate::exit::Failure;
 use crate::feature_gates::FeatureGate;
 use crate::inspect::{self, status_page, status_query};
-use crate::kubeconfig::Sources;
+use crate::kubeconfig::{self, Sources};
 use crate::operator::{self, Operator};
 use crate::options::{RunOptions, Settings};
 use crate::reload::{Changes, Watcher};
@@ -55,9 +55,7 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
         source,
     } = options;
     // With a credential plugin this reads the certificates for the first time.
-    let client = client::connect(cluster.clone(), belayer_holds::names::USER_AGENT)
-        .context("the cluster")
-        .map_err(Failure::configuration)?;
+    let client = kubeconfig::connect(cluster.clone())?;
     let watches = client::connect_apart(cluster.clone(), belayer_holds::names::USER_AGENT)
         .context("the cluster")
         .map_err(Failure::configuration)?;
@@ -182,7 +180,7 @@ impl Supervisor {
         let reader = inspect::reader(self.client.clone());
         let (page, reads) = status_page(bound, reader, query);
         let current: Arc<Current> = Arc::clone(&self.current);
-        (server::debug_routes(current).merge(page), reads)
+        (server::debug_routes(bound, current).merge(page), reads)
     }
 
     fn operator(&self, settings: &Settings) -> Operator {

@@ -1,6 +1,6 @@
 //! Standard output: text as wide as the terminal, coloured if supported; or data.
 
-use std::io::Write as _;
+use std::io::{self, Write};
 
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use belayer_inspect::report::Verdict;
 use belayer_inspect::text::{Detail, Paint, Style, wrapped};
 
 use crate::arguments::Output;
-use crate::exit::Failure;
+use crate::exit::{Failure, written};
 use crate::message::WIDEST;
 
 /// Width and format of the output. The stream removes colours for `NO_COLOR` or a pipe.
@@ -57,12 +57,10 @@ impl Screen {
             }
             Some(Output::Yaml) => serde_saphyr::to_string(found).map_err(anyhow::Error::from)?,
             Some(Output::Wide | Output::Name) | None => {
-                self.text(&text(self));
-                return Ok(());
+                return self.text(&text(self));
             }
         };
-        let _ = std::io::stdout().write_all(data.as_bytes());
-        Ok(())
+        print_data(data.as_bytes())
     }
 
     /// A text wrapped to the width.
@@ -70,10 +68,23 @@ impl Screen {
         wrapped(text, self.width - 2, "  ")
     }
 
-    /// Prints text. A closed pipe is not an error, as in `belayer stuck | head`.
-    pub(crate) fn text(&self, text: &str) {
-        let _ = write!(anstream::stdout(), "{text}");
+    /// Prints text.
+    pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
+        write_to(anstream::stdout(), text.as_bytes())
     }
+}
+
+/// Prints data as it is.
+///
+/// # Errors
+///
+/// If standard output cannot be written to.
+pub(crate) fn print_data(data: &[u8]) -> Result<(), Failure> {
+    write_to(io::stdout(), data)
+}
+
+fn write_to(mut out: impl Write, data: &[u8]) -> Result<(), Failure> {
+    written(out.write_all(data).and_then(|()| out.flush()))
 }
 
 impl Paint for Screen {

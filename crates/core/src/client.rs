@@ -215,6 +215,24 @@ struct Observed<S> {
     user_agent: Option<HeaderValue>,
 }
 
+/// A request that was sent. It is counted when it is dropped, so also if its caller stops waiting for the response: after a
+/// time-out, or when the leadership has ended. client-go counts both as `<error>`.
+struct SentRequest {
+    begun: Instant,
+    method: &'static str,
+    code: &'static str,
+}
+
+impl Drop for SentRequest {
+    fn drop(&mut self) {
+        let Self { code, method, .. } = *self;
+        metrics::counter!(belayer_metrics::REST_REQUESTS, "code" => code, "method" => method)
+            .increment(1);
+        metrics::histogram!(belayer_metrics::REST_REQUEST_DURATION, "verb" => method)
+            .record(self.begun.elapsed().as_secs_f64());
+    }
+}
+
 type Answering<B, E> = Pin<Box<dyn Future<Output = Result<Response<B>, E>> + Send>>;
 
 impl<S, R, B> Service<Request<B>> for Observed<S>
@@ -241,16 +259,15 @@ where
         let answer = self.inner.call(request);
         let counted = async move {
             // Without the time in which the caller waits to send it.
-            let begun = Instant::now();
-            let answer = answer.await;
-            let code = match &answer {
-                Ok(response) => bound_code(Some(response.status().as_u16())),
-                Err(_) => bound_code(None),
+            let mut sent = SentRequest {
+                begun: Instant::now(),
+                method,
+                code: bound_code(None),
             };
-            metrics::counter!(belayer_metrics::REST_REQUESTS, "code" => code, "method" => method)
-                .increment(1);
-            metrics::histogram!(belayer_metrics::REST_REQUEST_DURATION, "verb" => method)
-                .record(begun.elapsed().as_secs_f64());
+            let answer = answer.await;
+            if let Ok(response) = &answer {
+                sent.code = bound_code(Some(response.status().as_u16()));
+            }
             answer
         };
         Box::pin(counted)

@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use crate::executor::{Class, Executor};
 use crate::http::{Request, RequestError};
 use crate::object::{ObjectKey, Resource, Uid};
+use crate::words::printable;
 
 /// Capacity of the queue of notices.
 const QUEUE: usize = 1024;
@@ -68,7 +69,7 @@ pub struct Notice {
     pub severity: Severity,
     /// CamelCase reason.
     pub reason: &'static str,
-    /// Text.
+    /// Text. It is recorded as [`printable`] makes it.
     pub message: Cow<'static, str>,
 }
 
@@ -243,6 +244,10 @@ impl EventRecorder {
             dropped(1);
             return;
         }
+        let notice = Notice {
+            message: printable(&notice.message).into_owned().into(),
+            ..*notice
+        };
         match notice.severity {
             Severity::Normal => {
                 tracing::info!(object = %regarding.key, reason = notice.reason, "{}", notice.message);
@@ -251,7 +256,7 @@ impl EventRecorder {
                 tracing::warn!(object = %regarding.key, reason = notice.reason, "{}", notice.message);
             }
         }
-        if !self.queue.try_send(regarding.clone(), notice.clone()) {
+        if !self.queue.try_send(regarding.clone(), notice) {
             dropped(1);
         }
     }

@@ -196,10 +196,11 @@ impl Follower {
                 Err(error) => Err(error),
             };
             let pause = match waited {
+                // Until it is read, this process may add finalizers that a drain has removed.
                 Ok(Waited::Long) => {
                     failures = 0;
                     logged = None;
-                    FIRST_PAUSE
+                    continue;
                 }
                 Ok(Waited::Short) => {
                     failures = failures.saturating_add(1);

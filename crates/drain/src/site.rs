@@ -10,6 +10,7 @@ use belayer_core::executor::{Class, Executor, Writes};
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::gate::{Account, Change, GateClient, GateObject};
+use belayer_holds::names::NAMESPACE_GUARD;
 use belayer_inspect::reader::{ReadResult, Reader};
 
 use crate::holds;
@@ -17,9 +18,6 @@ use crate::pause::pause;
 
 /// The account of the chart and the manifests, which owns the gate.
 const ACCOUNT: &str = "belayer";
-
-/// The binding of the policy that guards Belayer's namespace and CRDs.
-const GUARD: &str = "belayer-namespace-guard";
 
 /// Label of every object that is installed with Belayer.
 const LABEL: (&str, &str) = ("app.kubernetes.io/name", "belayer");
@@ -115,19 +113,29 @@ impl Site {
         let mut attempt = 0;
         loop {
             let written = match self.send(self.gate.find()).await? {
-                Some(state) if state.is_draining() => return Ok(GateState::WasDraining),
                 Some(state) => {
+                    // A drain before this one may have been clean: this one may not be.
                     let change = state.to_draining();
-                    self.send(self.gate.write(&state, &change)).await
+                    let now = if state.is_draining() {
+                        GateState::WasDraining
+                    } else {
+                        GateState::Draining
+                    };
+                    if change.is_empty() {
+                        return Ok(now);
+                    }
+                    let written = self.send(self.gate.write(&state, &change)).await;
+                    written.map(|()| now)
                 }
                 None => {
                     let made = GateObject::made_draining();
                     let owner = self.account().await;
-                    self.send(self.gate.create(&made, owner.as_ref())).await
+                    let created = self.send(self.gate.create(&made, owner.as_ref())).await;
+                    created.map(|()| GateState::Draining)
                 }
             };
             let error = match written {
-                Ok(()) => return Ok(GateState::Draining),
+                Ok(now) => return Ok(now),
                 Err(error) => error,
             };
             match error.class() {
@@ -174,7 +182,7 @@ impl Site {
             "ValidatingAdmissionPolicyBinding",
             "validatingadmissionpolicybindings",
         );
-        self.delete(&kind, GUARD).await
+        self.delete(&kind, NAMESPACE_GUARD).await
     }
 
     /// Sets the gate to normal. Returns the switches that stay off, because they were off before; `None` if there is no

@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use belayer_core::words::one_or_many;
-use belayer_inspect::text::{printable, wrapped};
+use belayer_core::words::{one_or_many, printable};
+use belayer_inspect::text::wrapped;
 
 use crate::passes::Outcome;
 use crate::report::{GateState, Left, NewHolds, Reason, Refused, Report};
@@ -119,7 +119,7 @@ fn way_back(report: &Report, text: &mut String) {
     let _ = writeln!(
         text,
         "Belayer stays in draining mode. To end it without a complete drain, run `belayer drain --resume`, and restore the \
-         admission policies with `helm upgrade` or `kubectl apply`."
+         admission policies with `helm rollback` (to the last revision) or `kubectl apply`."
     );
 }
 

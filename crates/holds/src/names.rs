@@ -132,6 +132,9 @@ pub const GATE_LEASE_PREFIX: &str = "lease.";
 /// The policies that limit what Belayer's account writes: of pods, and of the other kinds that it holds.
 pub const WRITE_POLICIES: [&str; 2] = ["belayer-pod-writes", "belayer-owner-writes"];
 
+/// The policy that guards Belayer's namespace and CRDs, and its binding.
+pub const NAMESPACE_GUARD: &str = "belayer-namespace-guard";
+
 /// An annotation of [`WRITE_POLICIES`]: the only namespaces, with commas, in which the policies of the installation add
 /// finalizers. Then permissions in these namespaces suffice to remove them.
 pub const NAMESPACES_ANNOTATION: &str = "belayer.dev/namespaces";

@@ -86,6 +86,8 @@ impl From<&RequestError> for Trouble {
             why: match error.class() {
                 ErrorClass::Unauthorized => "does not accept the credentials".to_owned(),
                 ErrorClass::Forbidden => "does not allow the request".to_owned(),
+                // Only requests that every API server serves are needed.
+                ErrorClass::NotServed => "is not a Kubernetes API server (404)".to_owned(),
                 _ => explain(error),
             },
         }

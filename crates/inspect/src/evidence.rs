@@ -96,6 +96,8 @@ pub(crate) struct World {
     pub belayers: Explanations,
     /// The known finalizers.
     pub known: Arc<KnownFinalizers>,
+    /// The configuration file that was given.
+    pub config: Option<String>,
     /// Number of requests that were sent.
     pub requests: u64,
 }
@@ -186,6 +188,7 @@ pub(crate) async fn gather(
         own_leases,
         belayers,
         known: Arc::clone(&belayer.known),
+        config: belayer.config.clone(),
         requests: reader.requests(),
     }
 }
@@ -347,6 +350,7 @@ mod tests {
             namespaced: true,
             singular: "pod".to_owned(),
             short_names: Vec::new(),
+            versions: Vec::new(),
         };
         Terminating {
             object: ObjectRef {

@@ -36,6 +36,8 @@ pub struct Belayer {
     /// Namespace and name of its gate. It names the Lease of each component, because one that runs in a separate
     /// Deployment has a separate Lease.
     pub gate: Option<ObjectKey>,
+    /// The configuration file that was given, for steps that need the same one.
+    pub config: Option<String>,
     /// The key of the gate that switches each component's admission policy.
     pub switches: BTreeMap<&'static str, &'static str>,
     /// The known finalizers.

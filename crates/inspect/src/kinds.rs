@@ -11,7 +11,7 @@
 //! # }
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -36,8 +36,10 @@ const PARALLEL: usize = 8;
 /// A kind that can be listed. The [module's example](self) prints each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kind {
-    /// Group, version and plural.
+    /// Group, preferred version and plural.
     pub resource: Resource,
+    /// The versions that the server serves; those of another version name the same objects.
+    pub versions: Vec<String>,
     /// Whether it is namespaced.
     pub namespaced: bool,
     /// The singular, such as `pod`.
@@ -52,9 +54,19 @@ impl Kind {
         self.resource.to_string()
     }
 
-    /// Whether `word` names this kind: plural, singular, short name or kind, each
-    /// with or without its group.
+    /// Whether `word` names this kind: plural, singular, short name or kind, alone or with its group, or with a version
+    /// and its group.
     pub fn is_called(&self, word: &str) -> bool {
+        self.is_called_with(word, |group| group == &*self.resource.group)
+    }
+
+    /// The same, with the beginning of its group.
+    fn is_called_in_short(&self, word: &str) -> bool {
+        let is_start = |group: &str| !group.is_empty() && self.resource.group.starts_with(group);
+        self.is_called_with(word, is_start)
+    }
+
+    fn is_called_with(&self, word: &str, is_group: impl Fn(&str) -> bool) -> bool {
         let word = word.to_ascii_lowercase();
         let (name, group) = match word.split_once('.') {
             Some((name, group)) => (name, Some(group)),
@@ -64,10 +76,13 @@ impl Kind {
             || self.singular == name
             || self.resource.kind.eq_ignore_ascii_case(name)
             || self.short_names.iter().any(|short| short == name);
+        let without = |group: &str, version: &str| {
+            let rest = group.strip_prefix(version)?.strip_prefix('.')?;
+            Some(is_group(rest))
+        };
         let grouped = group.is_none_or(|group| {
-            *self.resource.group == *group
-                || group.strip_prefix(&*self.resource.version)
-                    == Some(&format!(".{}", self.resource.group))
+            let mut versions = self.versions.iter();
+            is_group(group) || versions.any(|version| without(group, version) == Some(true))
         });
         named && grouped
     }
@@ -93,9 +108,15 @@ pub struct Discovered {
 }
 
 impl Discovered {
-    /// The kind that `word` names. Kubernetes' own kinds take precedence, as in kubectl.
+    /// The kind that `word` names. As in kubectl, Kubernetes' own kinds take precedence, and a whole group takes precedence
+    /// over the beginning of one.
     pub fn find(&self, word: &str) -> Option<&Arc<Kind>> {
-        self.kinds.iter().find(|kind| kind.is_called(word))
+        let mut kinds = self.kinds.iter();
+        let found = kinds.find(|kind| kind.is_called(word));
+        found.or_else(|| {
+            let mut kinds = self.kinds.iter();
+            kinds.find(|kind| kind.is_called_in_short(word))
+        })
     }
 }
 
@@ -131,7 +152,8 @@ struct Version {
 /// Each resource once, in the first version that has it; the server orders versions by preference.
 fn select(versions: Vec<Version>) -> Discovered {
     let mut discovered = Discovered::default();
-    let mut seen = BTreeSet::new();
+    let mut kinds: Vec<Kind> = Vec::new();
+    let mut seen = BTreeMap::new();
     for version in versions {
         let served = match version.served {
             Ok(served) => served,
@@ -150,18 +172,23 @@ fn select(versions: Vec<Version>) -> Discovered {
             if !listed || plural.contains('/') || is_left_out(&version.group, &plural) {
                 continue;
             }
-            if !seen.insert((version.group.clone(), plural.clone())) {
+            let at = seen.entry((version.group.clone(), plural.clone()));
+            let at = *at.or_insert(kinds.len());
+            if let Some(known) = kinds.get_mut(at) {
+                known.versions.push(version.version.clone());
                 continue;
             }
             let singular = served.singular_resource.filter(|name| !name.is_empty());
-            discovered.kinds.push(Arc::new(Kind {
+            kinds.push(Kind {
                 resource: Resource::new(&version.group, &version.version, &kind, &plural),
+                versions: vec![version.version.clone()],
                 namespaced: served.scope.as_deref() == Some(NAMESPACED),
                 singular: singular.unwrap_or_else(|| kind.to_lowercase()),
                 short_names: served.short_names,
-            }));
+            });
         }
     }
+    discovered.kinds = kinds.into_iter().map(Arc::new).collect();
     discovered
 }
 
@@ -273,6 +300,7 @@ mod tests {
     fn pods() -> Kind {
         Kind {
             resource: Resource::pods(),
+            versions: vec!["v1".into()],
             namespaced: true,
             singular: "pod".into(),
             short_names: vec!["po".into()],
@@ -286,6 +314,7 @@ mod tests {
         }
         let scaled = Kind {
             resource: Resource::new("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects"),
+            versions: vec!["v1alpha1".into(), "v1beta1".into()],
             namespaced: true,
             singular: "scaledobject".into(),
             short_names: vec!["so".into()],
@@ -294,10 +323,52 @@ mod tests {
             "so",
             "scaledobject.keda.sh",
             "scaledobjects.v1alpha1.keda.sh",
+            "scaledobjects.v1beta1.keda.sh",
         ] {
             assert!(scaled.is_called(word), "{word}");
         }
-        assert!(!scaled.is_called("scaledobjects.example.com"));
+        for word in ["so.keda", "so.v1beta1.keda"] {
+            assert!(!scaled.is_called(word), "{word}");
+            assert!(scaled.is_called_in_short(word), "{word}");
+        }
+        for word in [
+            "scaledobjects.example.com",
+            "so.v2.keda.sh",
+            "so.v1beta1.eda",
+        ] {
+            let found = scaled.is_called(word) || scaled.is_called_in_short(word);
+            assert!(!found, "{word}");
+        }
+        assert!(!pods().is_called_in_short("pods.v"));
+    }
+
+    #[test]
+    fn every_served_version_names_the_kind_and_a_whole_group_takes_precedence() {
+        let served = |group: &str, version: &str| {
+            let kind = resource(APIResource {
+                name: "gadgets".to_owned(),
+                kind: "Gadget".to_owned(),
+                verbs: vec!["list".to_owned()],
+                ..APIResource::default()
+            });
+            Version {
+                group: group.to_owned(),
+                version: version.to_owned(),
+                served: Ok(vec![kind]),
+            }
+        };
+        let all = [("two.io", "v1"), ("two.io", "v1beta1"), ("two", "v1")];
+        let found = select(all.map(|(group, version)| served(group, version)).into());
+        for (word, expected) in [
+            ("gadgets.v1beta1.two.io", Some("two.io")),
+            ("gadgets.two", Some("two")),
+            ("gadgets.tw", Some("two.io")),
+            ("gadgets.v2.two.io", None),
+        ] {
+            let group = found.find(word).map(|kind| &*kind.resource.group);
+            assert_eq!(group, expected, "{word}");
+        }
+        assert_eq!(&*found.find("gadgets").unwrap().resource.version, "v1");
     }
 
     /// OpenShift shows namespaces as projects, with their UIDs and without their finalizers.

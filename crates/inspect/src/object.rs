@@ -215,6 +215,7 @@ mod tests {
             namespaced: true,
             singular: "rolebinding".to_owned(),
             short_names: Vec::new(),
+            versions: Vec::new(),
         };
         let kind = Arc::new(kind);
         let command = |name: &str| {

@@ -158,7 +158,8 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// If the server cannot be reached or does not accept the credentials: then no other read can succeed.
+    /// If the server cannot be reached, is no API server (404), or does not accept the credentials: then no other read can
+    /// succeed.
     pub async fn server_version(&self) -> Result<Option<String>, RequestError> {
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -167,7 +168,14 @@ impl Reader {
         }
         match self.json::<Version>(&Request::get("/version")).await {
             Ok(version) => Ok(Some(version.git_version)),
-            Err(error) if error.class() == ErrorClass::Unauthorized => Err(error),
+            Err(error)
+                if matches!(
+                    error.class(),
+                    ErrorClass::Unauthorized | ErrorClass::NotServed
+                ) =>
+            {
+                Err(error)
+            }
             Err(error) if error.api().is_some() && !error.class().is_transient() => Ok(None),
             Err(error) => Err(error),
         }

@@ -22,6 +22,9 @@ pub struct Report {
     pub kind: &'static str,
     /// Totals.
     pub summary: Summary,
+    /// The only namespace that was read; `None` if all were.
+    #[serde(skip)]
+    pub namespace: Option<String>,
     /// One per cause; causes that can be acted upon come first.
     pub groups: Vec<Group>,
     /// Kinds and APIs that could not be listed.

@@ -15,11 +15,11 @@ use belayer_holds::argo;
 use belayer_holds::names::OWNER_HOLDS;
 
 use self::held_pods::held_pods;
-use crate::diagnose::{known, report};
+use crate::diagnose::{FOREGROUND, known, report};
 use crate::evidence::{NotExplained, Target, by_hold, gather};
 use crate::explain::{Belayer, Explained, Explanation, Finalizer, Subject};
 use crate::kinds::{DeadApi, Discovered, Kind, discover};
-use crate::object::{Item, ObjectRef};
+use crate::object::{Item, ObjectRef, Terminating};
 use crate::reader::{Reader, explain as message};
 use crate::report::{API_VERSION, Cause, Group, Report, Step, Unseen, UnseenReason, Verdict};
 use crate::scan::{Progress, Scan, Scope, Silent, scan};
@@ -221,7 +221,7 @@ async fn one(
             missing.extend(unread_webhooks(&webhooks));
             let report = report(&world, now);
             missing.extend(unlisted(&report.unseen));
-            of_one(report.groups, &object)
+            of_one(report.groups, &object, &world.scan)
         }
         None => Vec::new(),
     };
@@ -267,7 +267,7 @@ async fn one(
 }
 
 /// The groups of one object.
-fn of_one(mut groups: Vec<Group>, object: &ObjectRef) -> Vec<Group> {
+fn of_one(mut groups: Vec<Group>, object: &ObjectRef, scan: &Scan) -> Vec<Group> {
     // An API that is down is irrelevant unless this object waits for it.
     let waits_for_api = groups
         .iter()
@@ -283,12 +283,19 @@ fn of_one(mut groups: Vec<Group>, object: &ObjectRef) -> Vec<Group> {
         Some(namespace) => format!("belayer stuck -n {namespace}"),
         None => "belayer stuck".to_owned(),
     };
+    let is_other = |one: &Terminating| one.object.uid != object.uid;
+    let others_end = scan.terminating.iter().any(is_other);
+    let dependents = scan.dependents.get(object.uid.as_str());
+    let mut dependents = dependents.into_iter().flatten();
+    let dependents_end = dependents.any(|one| scan.terminating_with(one.uid.as_str()).is_some());
     for group in &mut groups {
-        let waits_for_others = matches!(
-            group.cause,
-            Cause::NamespaceContent | Cause::Dependents | Cause::Instances
-        );
-        if waits_for_others && !group.objects.iter().all(|one| one.detail.is_empty()) {
+        // What is not being deleted is in no other group.
+        let waits_for_others = match group.cause {
+            Cause::NamespaceContent | Cause::Instances => others_end,
+            Cause::Dependents => dependents_end,
+            _ => false,
+        };
+        if waits_for_others {
             let step = Step::run("Find out what keeps these objects", &stuck);
             group.next.push(step);
         }
@@ -325,16 +332,13 @@ fn names(unseen: &[Unseen]) -> Option<String> {
 async fn context(
     reader: &Reader,
     discovered: &Discovered,
-    found: &crate::object::Terminating,
+    found: &Terminating,
     kind: &Arc<Kind>,
 ) -> (Scan, Scope) {
     let is = |group: &str, plural: &str| {
         *kind.resource.group == *group && *kind.resource.plural == *plural
     };
-    let foreground = found
-        .finalizers
-        .iter()
-        .any(|name| name == "foregroundDeletion");
+    let foreground = found.finalizers.iter().any(|name| name == FOREGROUND);
     let scope = if is("", "namespaces") {
         Scope::Namespace(found.object.key.name().to_owned())
     } else if is("apiextensions.k8s.io", "customresourcedefinitions") {

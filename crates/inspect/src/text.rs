@@ -19,10 +19,12 @@ use std::fmt::Write as _;
 use belayer_core::words::one_or_many;
 
 use crate::report::{Group, Report, Step, StuckObject, UnseenReason, Verdict, age};
-pub use crate::untrusted::printable;
 use crate::untrusted::word;
 pub use explanation::explanation;
 pub use wrap::{row, wrapped};
+
+/// Maximum number of other groups that are shown with an object.
+const ALSO_IN: usize = 8;
 
 /// Maximum number of objects shown per group without `-o wide`.
 const SHOWN: usize = 10;
@@ -112,9 +114,14 @@ pub fn report(report: &Report, style: Style, paint: &dyn Paint) -> String {
     }
     unseen(report, style, &mut out);
     if report.summary.kinds == 0 && !report.unseen.is_empty() {
-        let text =
-            "Listing over all namespaces is not allowed: use -n NAME to inspect one namespace.";
-        let _ = writeln!(out, "{}", wrapped(text, style.width, ""));
+        let text = match &report.namespace {
+            Some(namespace) => format!("You may not list anything in namespace {namespace}."),
+            None => {
+                "Listing over all namespaces is not allowed: use -n NAME to inspect one namespace."
+                    .to_owned()
+            }
+        };
+        let _ = writeln!(out, "{}", wrapped(&text, style.width, ""));
     }
     out.push('\n');
     out.push_str(&paint.dim(&wrapped(&closing(report), style.width, "")));
@@ -254,7 +261,11 @@ fn objects(group: &Group, style: Style, paint: &dyn Paint, out: &mut String) {
             cells.push(format!("set by {}", by.manager));
         }
         if !object.also_in.is_empty() {
-            let numbers: Vec<_> = object.also_in.iter().map(|n| format!("[{n}]")).collect();
+            let shown = object.also_in.iter().take(ALSO_IN);
+            let mut numbers: Vec<_> = shown.map(|n| format!("[{n}]")).collect();
+            if let more @ 1.. = object.also_in.len() - numbers.len() {
+                numbers.push(format!("and {more} more"));
+            }
             cells.push(format!("also {}", numbers.join(" ")));
         }
         let _ = writeln!(out, "{}", row(&cells, "  ", style.width));

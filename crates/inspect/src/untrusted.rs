@@ -1,32 +1,8 @@
-//! Names and messages in text and in commands. A tenant may choose most of them freely: RBAC objects may have any name
-//! without `/` and `%`.
+//! Names in commands. A tenant may choose most of them freely: RBAC objects may have any name without `/` and `%`.
 
 use std::borrow::Cow;
 
-/// `text` in one line, with a replacement for each character that acts on the terminal: control characters, and those that
-/// change the direction of text. The texts of a [report](crate::text::report) are printed so.
-///
-/// ```
-/// use belayer_inspect::text::printable;
-///
-/// assert_eq!(printable("web-0"), "web-0");
-/// assert_eq!(printable("web\u{1b}[8m"), "web\u{fffd}[8m");
-/// ```
-pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(acts_on_the_terminal) {
-        return text.into();
-    }
-    let shown = text.chars().map(|c| match c {
-        c if !acts_on_the_terminal(c) => c,
-        c if c.is_whitespace() => ' ',
-        _ => '\u{fffd}',
-    });
-    shown.collect::<String>().into()
-}
-
-fn acts_on_the_terminal(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
+use belayer_core::words::printable;
 
 /// `text` as one word of a shell command, and of a line that `xargs` reads.
 pub(crate) fn word(text: &str) -> Cow<'_, str> {

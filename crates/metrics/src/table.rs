@@ -204,6 +204,8 @@ metrics! {
     RECREATION_BUDGET_EXHAUSTED = "belayer_recreation_budget_exhausted_total": Counter, Count, [];
     /// Open circuit breakers; re-creations of pods that their nodes rejected wait.
     BREAKER_OPEN = "belayer_breaker_open": Gauge, Count, [fixed("scope", recreation::SCOPES)];
+    /// How long the oldest requested wipe has waited that no node agent has reported as complete; 0 if there is none.
+    OLDEST_WIPE = "belayer_oldest_wipe_seconds": Gauge, Seconds, [];
     /// Events that were not written: too many were queued or about one object, the request failed, or the process
     /// stopped before.
     EVENTS_DROPPED = "belayer_events_dropped_total": Counter, Count, [];

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::table::{ALL, Kind, Known, Metric, Values};
+use crate::table::{ALL, Kind, Known, Label, Metric, Values};
 
 /// Names that are known when the program, or one component of it, starts. The [crate's
 /// example](crate) names a controller and its evidence.
@@ -31,7 +31,8 @@ impl KnownValues {
     }
 
     /// Writes zeros for every metric whose label values are all known, one for every combination. A
-    /// series that exists keeps its value.
+    /// series that exists keeps its value. A gauge gets them only if one of its labels has known
+    /// values: otherwise a process that never sets it would report 0 as a measured value.
     ///
     /// Call it once per controller, with that controller's kinds of evidence, and once per type of
     /// query, with its answers: combinations with those of another one do not exist.
@@ -45,8 +46,12 @@ impl KnownValues {
         }
     }
 
-    /// Every combination of label values; `None` if one of them is not known.
+    /// Every combination of label values; `None` if one of them is not known, or if there is to be no zero.
     fn combinations(&self, metric: &Metric) -> Option<Vec<Vec<(&'static str, String)>>> {
+        let names_process = |label: &Label| matches!(label.values, Values::Known(_));
+        if metric.kind == Kind::Gauge && !metric.labels.iter().any(names_process) {
+            return None;
+        }
         let mut combinations = vec![Vec::new()];
         for label in metric.labels {
             let values: Vec<String> = match label.values {

@@ -301,6 +301,37 @@ fn every_metric_and_label_of_dashboard_and_alerts_exists() {
     }
 }
 
+/// The metrics of an alert that other programs have as well, and of which it does not select Belayer's.
+fn of_other_programs(expression: &str) -> Vec<String> {
+    let names_belayer = |selector: &Selector| {
+        let mut values = selector.matchers.iter().map(|(_, value)| value);
+        selector.of_belayer || values.any(|value| value.starts_with("belayer"))
+    };
+    let selectors = promql::read(expression).unwrap().selectors.into_iter();
+    selectors
+        .filter(|selector| !selector.name.starts_with("belayer_") && !names_belayer(selector))
+        .map(|selector| selector.name)
+        .collect()
+}
+
+#[test]
+fn alerts_do_not_fire_for_other_programs() {
+    for alert in alerts() {
+        let expression = alert["expr"].as_str().unwrap();
+        assert_eq!(of_other_programs(expression), [""; 0], "{expression}");
+    }
+    for expression in [
+        "max(process_open_fds) > 9",
+        "max(process_open_fds / process_max_fds) and on (job) belayer_build_info",
+        "process_open_fds or on (job, instance) belayer_build_info",
+    ] {
+        assert!(
+            of_other_programs(expression).contains(&"process_open_fds".to_owned()),
+            "{expression}"
+        );
+    }
+}
+
 #[test]
 fn unknown_metrics_and_labels_are_detected() {
     for (expression, says) in [

@@ -40,6 +40,15 @@ fn the_scraped_metrics_match_the_table() {
         metrics::counter!("rest_client_requests_total", "code" => bound_code(Some(200)), "method" => bound_method("GET")).increment(1);
         metrics::counter!("belayer_release_denied_total", "controller" => "pod-finalizer", "code" => bound_code(Some(403))).increment(1);
         metrics::counter!("belayer_unread_pods_total", "judgement" => "NodeLost", "mode" => "enforce", "pod_namespace" => "ci").increment(1);
+        for gauge in [
+            "belayer_oldest_wipe_seconds",
+            "belayer_wipes_pending",
+            "belayer_config_last_reload_successful",
+        ] {
+            metrics::gauge!(gauge).set(1.0);
+        }
+        metrics::gauge!("belayer_breaker_open", "scope" => "node").set(1.0);
+        metrics::gauge!("belayer_api_waiting", "queue" => "live-reads").set(1.0);
     });
     let scraped: BTreeSet<&str> = families.keys().map(String::as_str).collect();
     let table: BTreeSet<&str> = ALL.iter().map(|metric| metric.name).collect();
@@ -146,6 +155,16 @@ fn unknown_label_values_get_no_zeros() {
         !families.contains_key("rest_client_requests_total"),
         "codes are the server's"
     );
+    assert!(families.contains_key("belayer_events_dropped_total"));
+    for gauge in [
+        "belayer_wipes_pending",
+        "belayer_config_last_reload_successful",
+    ] {
+        assert!(
+            !families.contains_key(gauge),
+            "{gauge}: this process may never set it"
+        );
+    }
 }
 
 #[test]

@@ -41,6 +41,11 @@ pub(crate) fn state(pod: &Pod) -> State {
     }
 }
 
+/// Whether handlers may begin for a pod: no container of it is known to have started.
+pub(crate) fn is_starting(pod: &Pod) -> bool {
+    state(pod) == State::Alive && !pod.started
+}
+
 /// Input of the decision, taken once all programs run for a pod have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Snapshot {
@@ -100,14 +105,17 @@ mod tests {
     }
 
     #[rstest]
-    #[case::starting(Phase::Pending, false, State::Alive)]
-    #[case::rejected(Phase::Failed, false, State::Rejected)]
-    #[case::failed_after_its_start(Phase::Failed, true, State::Other)]
-    #[case::succeeded(Phase::Succeeded, true, State::Other)]
+    #[case::starting(Phase::Pending, false, State::Alive, true)]
+    #[case::an_init_container_has_started(Phase::Pending, true, State::Alive, false)]
+    #[case::running(Phase::Running, true, State::Alive, false)]
+    #[case::rejected(Phase::Failed, false, State::Rejected, false)]
+    #[case::failed_after_its_start(Phase::Failed, true, State::Other, false)]
+    #[case::succeeded(Phase::Succeeded, true, State::Other, false)]
     fn how_far_a_pod_has_come(
         #[case] phase: Phase,
         #[case] started: bool,
         #[case] expected: State,
+        #[case] handlers_may_begin: bool,
     ) {
         let meta = ObjectMeta::new(
             ObjectKey::new("shop", "web"),
@@ -118,6 +126,7 @@ mod tests {
         pod.phase = phase;
         pod.started = started;
         assert_eq!(state(&pod), expected);
+        assert_eq!(is_starting(&pod), handlers_may_begin);
         assert!(!asks(&pod));
     }
 }

@@ -234,7 +234,7 @@ fn root(text: &str) -> Result<PathBuf, LayoutError> {
     checked(text)
 }
 
-/// Checks an absolute path without `.`, `..` and empty components.
+/// Checks an absolute path without `.`, `..` and empty components. One slash may follow.
 fn checked(text: &str) -> Result<PathBuf, LayoutError> {
     let Some(rest) = text.strip_prefix('/') else {
         return Err(LayoutError::NotAbsolute(text.to_owned()));
@@ -242,6 +242,7 @@ fn checked(text: &str) -> Result<PathBuf, LayoutError> {
     if text.len() > PATH_LIMIT {
         return Err(LayoutError::TooLong(text.to_owned()));
     }
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
     for component in rest.split('/') {
         let bad = component.is_empty()
             || component == "."
@@ -255,7 +256,7 @@ fn checked(text: &str) -> Result<PathBuf, LayoutError> {
             });
         }
     }
-    Ok(PathBuf::from(text))
+    Ok(Path::new("/").join(rest))
 }
 
 #[cfg(test)]
@@ -279,6 +280,7 @@ mod tests {
     #[case::a_root_alone(&["/ws"], &[], &["/ws/U"])]
     #[case::two_roots(&["/ws", "/cache"], &[], &["/ws/U", "/cache/U"])]
     #[case::a_path(&["/ws"], &["/ws/{podUID}"], &["/ws/U"])]
+    #[case::a_slash_at_the_end(&["/ws/", "/ws"], &["/ws/{podUID}/"], &["/ws/U"])]
     #[case::deeper(&["/var/lib"], &["/var/lib/ws/{podUID}/scratch"], &["/var/lib/ws/U/scratch"])]
     #[case::twice_the_same(&["/ws", "/ws"], &["/ws/{podUID}", "/ws/{podUID}"], &["/ws/U"])]
     fn a_pods_directories_follow_from_its_uid_alone(
@@ -307,7 +309,8 @@ mod tests {
     #[case::an_empty_root(&[""], &[], "not an absolute path")]
     #[case::a_root_with_a_placeholder(&["/ws/{podUID}"], &[], "placeholders are allowed in paths only")]
     #[case::a_root_that_goes_up(&["/ws/.."], &[], "\"..\" is not allowed")]
-    #[case::a_trailing_slash(&["/ws/"], &[], "\"\" is not allowed")]
+    #[case::two_slashes_at_the_end(&["/ws//"], &[], "\"\" is not allowed")]
+    #[case::two_slashes(&["//"], &[], "\"\" is not allowed")]
     #[case::a_relative_path(&["/ws"], &["ws/{podUID}"], "not an absolute path")]
     #[case::a_path_elsewhere(&["/ws"], &["/wss/{podUID}"], "not below a root (roots: /ws)")]
     #[case::the_same_for_all(&["/ws"], &["/ws/all"], "does not contain {podUID}")]

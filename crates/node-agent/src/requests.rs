@@ -14,7 +14,7 @@ use belayer_holds::node_wipe::{self, NodeWipe, Report};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
-use crate::decide::{State, WipeRequest, asks, state};
+use crate::decide::{WipeRequest, asks, is_starting};
 use crate::world::request;
 
 /// Reports that wait, by UID of their pod.
@@ -77,8 +77,8 @@ impl Api {
         }
     }
 
-    /// Whether a live read shows that the pod exists, asks for wipes and has not ended.
-    pub(crate) async fn is_alive(&self, key: &ObjectKey, uid: &Uid) -> Result<bool, ApiError> {
+    /// Whether a live read shows that the pod exists, asks for wipes and has neither ended nor started a container.
+    pub(crate) async fn is_starting(&self, key: &ObjectKey, uid: &Uid) -> Result<bool, ApiError> {
         let request = Request::get(self.pods.object_path(key))
             .accept(self.pod_decoders.accept(Reading::Object));
         let answer = match self.executor.read(&request, Class::Evidence).await {
@@ -88,7 +88,7 @@ impl Api {
         };
         let pod = self.pod_decoders.read(&answer);
         let pod = pod.map_err(|error| ApiError::Decode(error.to_string()))?;
-        Ok(pod.meta.uid == *uid && asks(&pod) && state(&pod) == State::Alive)
+        Ok(pod.meta.uid == *uid && asks(&pod) && is_starting(&pod))
     }
 
     /// Live read of what is requested for a pod of this node: nothing if the list does not exist.

@@ -120,7 +120,8 @@ impl Lifecycle for PodWork {
     type Snapshot = Pod;
     type Error = WorkError;
 
-    /// Runs each handler once per pod and process.
+    /// Runs each handler once per pod and process, unless the pod has started: then an earlier process of the agent may have
+    /// run them, and the pod uses what they prepared.
     async fn sync(
         &self,
         object: &Identity,
@@ -131,7 +132,7 @@ impl Lifecycle for PodWork {
             return Ok(Synced::Settled);
         }
         // The cache may be stale: a handler that runs for a wiped pod would create files again.
-        if !self.api.is_alive(&pod.key, &object.uid).await? {
+        if !self.api.is_starting(&pod.key, &object.uid).await? {
             return Ok(Synced::Settled);
         }
         let places = self.wiper.places(&pod.uid);

@@ -450,9 +450,11 @@ impl PodFinalizer {
             };
             let queries = &self.parts.status_queries;
             match queries.get(&query).as_ref().map(LiveAnswer::answer) {
-                Some(StatusState::Read(_)) => queries.renew(&query, owner.key.shared_namespace()),
-                // What could not be read is not read again at each change.
-                Some(StatusState::TooLarge(_) | StatusState::Unreadable(_)) => {}
+                Some(StatusState::Read(_) | StatusState::Unreadable(_)) => {
+                    queries.renew(&query, owner.key.shared_namespace());
+                }
+                // Reading it takes a second of CPU time: not at each change.
+                Some(StatusState::TooLarge(_)) => {}
                 None => queries.ask(query.clone(), Waiter::now(&pod.key)),
             }
             renewed.push(query);

@@ -1,5 +1,6 @@
 //! pod-finalizer as a controller: its configuration keys, its requirements, and its event handlers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
@@ -20,7 +21,7 @@ use belayer_holds::selection::Selected;
 use belayer_holds::view::Cached;
 use belayer_inspect::argo::STATUS_FINALIZER;
 use belayer_inspect::explain::Explainer;
-use belayer_inspect::preflight::{AdoptsArgo, Kind, Part, Policy, only_in};
+use belayer_inspect::preflight::{AdoptsArgo, Kind, Limit, Part, Policy, only_in};
 use belayer_inspect::reader::Reader;
 
 use crate::NAME;
@@ -144,22 +145,24 @@ fn requires(settings: &Settings) -> Vec<Part> {
         .iter()
         .filter(|profile| profile.mode == Mode::Enforce)
         .collect();
-    let mut labels: Vec<String> = enforced
-        .iter()
-        .flat_map(|profile| profile.selector.names().map(str::to_owned))
-        .collect();
-    // The policy must exclude pods that are never held.
+    let labels_of = |is_argo: bool| -> BTreeSet<String> {
+        let these = enforced.iter().filter(|one| one.is_argo() == is_argo);
+        let names = these.flat_map(|one| one.selector.names());
+        names.map(str::to_owned).collect()
+    };
+    // The policy of the manifests selects pods of Argo Workflows alone, without those that are never held.
+    let mut labels = labels_of(true);
     if enforced.iter().any(|profile| profile.is_argo()) {
-        labels.push(profile::argo::COMPONENT_LABEL.to_owned());
+        labels.insert(profile::argo::COMPONENT_LABEL.to_owned());
     }
-    labels.sort();
-    labels.dedup();
+    let later = labels_of(false).difference(&labels).cloned().collect();
     let namespaces = only_in(enforced.iter().map(|profile| &profile.namespaces));
     let policy = (!enforced.is_empty()).then(|| Policy {
         name: "belayer-pod-hold",
         resource: pods.clone(),
         finalizer: names::POD_STATUS_HOLD.to_owned(),
-        labels,
+        labels: labels.into_iter().collect(),
+        later,
         namespaces: enforced
             .iter()
             .map(|profile| profile.namespaces.clone())
@@ -205,6 +208,7 @@ fn requires(settings: &Settings) -> Vec<Part> {
     if !cleanup.is_empty() {
         parts.push(Part {
             namespaces,
+            limits: vec![Limit::POD_CLEANUP],
             ..Part::new(
                 "pod-finalizer cleanup",
                 "ClusterRole belayer-pod-cleanup",

@@ -62,8 +62,9 @@ fn held(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
         Verdict::Record(which) => Decision::write(row::CAPTURE, Write::Step(which)),
         Verdict::Keep(reasons) => keep(pod, reasons, now).with_requeue_after(snapshot.resync),
     };
-    match capture::refusal(pod) {
-        Some(notice) => decision.with_notice(notice),
+    match capture::refused(pod) {
+        // Also if the pod is released all the same.
+        Some(why) => decision.with_notice(Notice::warning("OutcomeNotRecorded", why)),
         None => decision,
     }
 }
@@ -349,6 +350,9 @@ fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
 }
 
 fn waits_for(pod: &PodView) -> Cow<'static, str> {
+    if let Some(why) = capture::refused(pod) {
+        return why.into();
+    }
     match (&pod.selection, pod.ended) {
         (Selection::By { profile, .. }, true) => {
             let reader = pod.deciding_profiles.first().map(|judge| &judge.profile);

@@ -348,6 +348,27 @@ impl<V: View> PodRecreation<V> {
         self.memory.lock().candidates.get(record).cloned()
     }
 
+    /// The record of this pod is not to be created, for example by the clock of its node, which was read meanwhile. The decision
+    /// about its hold may have been made before that.
+    pub(crate) fn forget_candidate(&self, record: &ObjectKey) {
+        let pod = self.memory.lock().candidates.remove(record);
+        if let Some(pod) = pod {
+            self.parts.pods_queue.add(pod, Priority::Normal);
+        }
+    }
+
+    /// Enqueues the record of a candidate that is none by the events of its pod: the clock of its node has to be read again.
+    fn note_candidate(&self, pod: &Pod) {
+        let record = record_key(pod);
+        let mut memory = self.memory.lock();
+        let before = memory
+            .candidates
+            .insert(record.clone(), pod.meta.key.clone());
+        if before.is_none() {
+            self.parts.queue.add(record, Priority::Normal);
+        }
+    }
+
     fn is_cancelled(&self, pod: &Uid) -> bool {
         self.memory.lock().cancelled.contains(pod)
     }
@@ -447,6 +468,9 @@ impl<V: View> Component<Pod> for PodRecreation<V> {
 
     fn observe(&self, pod: &Stored<Pod>) -> HoldSnapshot {
         let view = self.view(pod);
+        if view.is_candidate() {
+            self.note_candidate(pod);
+        }
         let record = self.record_of(&record_key(pod));
         let live_record = record_query(pod, &view).map(|query| {
             let answer = self.parts.owner_queries.get(&query);

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use belayer_core::duration;
 use belayer_holds::selection::config::{NamespacesConfig, Path, namespaces, workers};
+use belayer_holds::selection::{Operator, Requirement};
 use serde::Deserialize;
 
 pub use belayer_holds::selection::config::ConfigError;
@@ -223,6 +224,18 @@ impl TryFrom<PodRecreationConfig> for Settings {
                 "a selector without matchLabels would select every pod; name at least one label",
             ));
         }
+        for (index, selector) in config.selectors.iter().enumerate() {
+            for (name, value) in &selector.match_labels {
+                let only = Operator::In(Box::new([value.as_str().into()]));
+                Requirement::new(name.as_str(), only).map_err(|wrong| {
+                    let key = format!("selectors[{index}].matchLabels.{name}");
+                    error(&key, wrong.to_string())
+                })?;
+            }
+        }
+        if config.classes.contains_key("") {
+            return Err(error("classes", "the name of a reason is empty"));
+        }
         let owners = config.owners.iter().map(|name| owner(name));
         let mut owners = owners.collect::<Result<Vec<OwnerKind>, ConfigError>>()?;
         let all = owners.len();
@@ -364,6 +377,9 @@ fn backoff(
             return Ok(None);
         };
         let parsed = duration::parse(text).map_err(|wrong| error(key, wrong.to_string()))?;
+        if parsed.subsec_nanos() != 0 {
+            return Err(error(key, format!("must be whole seconds, not {text}")));
+        }
         u32::try_from(parsed.as_secs())
             .map(Some)
             .map_err(|_| error(key, format!("must be at most 136 years, not {text}")))
@@ -432,8 +448,9 @@ fn rate_limits(config: RateLimitsConfig) -> Result<RateLimits, ConfigError> {
             return Err(error(key, "perSecond and burst must be greater than 0"));
         }
     }
-    if limits.breaker.rejections == 0 {
-        return Err(error("storm.breaker", "rejections must be greater than 0"));
+    if limits.breaker.rejections == 0 || limits.breaker.within_seconds == 0 {
+        let message = "rejections and withinSeconds must be greater than 0";
+        return Err(error("storm.breaker", message));
     }
     Ok(limits)
 }

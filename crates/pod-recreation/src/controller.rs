@@ -20,7 +20,7 @@ use belayer_holds::runner::Runner;
 use belayer_holds::selection::Selected;
 use belayer_holds::view::Cached;
 use belayer_inspect::explain::Explainer;
-use belayer_inspect::preflight::{Kind, Part, Policy, only_in};
+use belayer_inspect::preflight::{Kind, Limit, Part, Policy, only_in};
 use belayer_inspect::reader::Reader;
 
 use crate::component::{self, Parts, PodRecreation};
@@ -81,9 +81,11 @@ impl Configured for Settings {
                 resource: Resource::pods(),
                 finalizer: POD_RECREATION_HOLD.to_owned(),
                 labels: Vec::new(),
+                later: Vec::new(),
                 namespaces: vec![self.eligibility.namespaces.clone()],
                 switch: CONTROLLER.switch,
             }],
+            limits: vec![Limit::POD_DELETES, Limit::RECORDS],
             holds: vec![(Resource::pods(), POD_RECREATION_HOLD.to_owned())],
             namespaces: only_in([&self.eligibility.namespaces]),
             ..Part::new(

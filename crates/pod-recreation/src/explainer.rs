@@ -52,8 +52,6 @@ impl Pods {
         let recreation = recreation(&live, &self.settings, &self.owners);
         let pod = recreation.parts.pods.subject(&key).await?;
         let (hold, decision) = live.decide(&recreation, &pod).await?;
-        // Stores the key of the record to create for a rejected pod.
-        recreation.enqueue_record(&pod);
         let record = record_key(&pod);
         let observed = Observed {
             hold,

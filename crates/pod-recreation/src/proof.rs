@@ -20,7 +20,7 @@
 
 use belayer_core::slim::{Failure, Phase, Pod};
 use belayer_holds::names::POD_RECREATION_HOLD;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 /// Longest time between `status.startTime` and the write of a rejection at first admission.
 const MAX_START_DELAY: SignedDuration = SignedDuration::from_secs(10);
@@ -78,6 +78,9 @@ pub enum MayHaveRun {
         "its start time is later than the write of its rejection, so the clock of its node differs too much"
     )]
     StartedLater,
+    /// It has a start time that cannot be represented (T9).
+    #[error("the time at which its kubelet accepted it cannot be represented")]
+    UnknownStart,
     /// It was bound for a long time before its kubelet reported anything about it.
     #[error(
         "its kubelet reported nothing about it for more than two minutes after it was bound, and may have run it \
@@ -167,6 +170,7 @@ impl NeverRan {
         let start = failure.and_then(|times| times.start_time);
         match (start, failure.and_then(|times| times.status_written)) {
             (None, _) => Ok(Self(())),
+            (Some(start), _) if start == Timestamp::MIN => Err(MayHaveRun::UnknownStart),
             (Some(_), None) => Err(MayHaveRun::UnknownWrite),
             (Some(start), Some(written)) => match written.duration_since(start) {
                 delay if delay < -CLOCK_TOLERANCE => Err(MayHaveRun::StartedLater),
@@ -215,7 +219,6 @@ mod tests {
 
     use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
     use belayer_core::slim::{Continuity, Failure, ObjectMeta, Unstarted};
-    use jiff::Timestamp;
     use rstest::rstest;
 
     use super::*;
@@ -245,6 +248,12 @@ mod tests {
             })),
             ..rejected()
         }
+    }
+
+    fn accepted_at(start: Timestamp) -> Pod {
+        let mut pod = times(100, Some(100));
+        pod.failure.as_mut().unwrap().start_time = Some(start);
+        pod
     }
 
     fn unheld() -> Pod {
@@ -322,6 +331,16 @@ mod tests {
         times(100, None),
         FirstSeen::Earlier,
         Err(MayHaveRun::UnknownWrite)
+    )]
+    #[case::t9_accepted_at_a_time_that_cannot_be_represented(
+        accepted_at(Timestamp::MIN),
+        FirstSeen::EarlierUnbroken,
+        Err(MayHaveRun::UnknownStart)
+    )]
+    #[case::t9_accepted_at_the_end_of_time(
+        accepted_at(Timestamp::MAX),
+        FirstSeen::EarlierUnbroken,
+        Err(MayHaveRun::StartedLater)
     )]
     #[case::without_its_hold(unheld(), FirstSeen::Earlier, Err(MayHaveRun::NotHeld))]
     #[case::first_seen_rejected(unheld(), FirstSeen::Rejected, Ok(()))]

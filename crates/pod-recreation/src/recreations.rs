@@ -44,6 +44,7 @@ use crate::decide::{Effect, RecordSnapshot, decide};
 use crate::rate_limit::RateLimiter;
 use crate::record::Record;
 use crate::snapshot::ObservedPod;
+use crate::wipes;
 
 /// The dependencies of the component. The records are named as in the [crate's example](crate).
 pub struct RecreationsParts {
@@ -75,6 +76,8 @@ struct Execution<'a> {
     it: &'a Recreations,
     snapshot: &'a RecordSnapshot,
     context: &'a StepContext<'a>,
+    /// What it writes, for messages.
+    what: &'static str,
 }
 
 /// Requeue delay of a step that must wait until holds may be added.
@@ -99,13 +102,14 @@ impl Recreations {
         }
     }
 
-    /// Until `stop` is cancelled: publishes metrics of the held pods and the open breakers, which close with time, and
-    /// enqueues the open records when a drain begins.
+    /// Until `stop` is cancelled: publishes metrics of the held pods, the pending wipes and the open breakers, which close
+    /// with time, and enqueues the open records when a drain begins.
     pub async fn run_periodic_task(self: Arc<Self>, stop: CancellationToken) {
         let mut ticks = Ticks::every(INTERVAL, stop);
         let mut before = Holding::Unknown;
         while ticks.next().await.is_some() {
             self.report_breakers();
+            wipes::report_oldest(&self.parts.component.parts.wipes);
             held_objects::publish(crate::NAME, [self.parts.component.held_objects()]);
             let now = self.parts.switch.now();
             if now == Holding::Draining && before != now {
@@ -178,8 +182,18 @@ impl Component<Record> for Recreations {
     }
 
     fn observe_absent(&self, key: &ObjectKey) -> Option<RecordSnapshot> {
-        let candidate = self.parts.component.candidate(key);
-        candidate.map(|_| self.observe_key(key))
+        let component = &self.parts.component;
+        component.candidate(key)?;
+        let snapshot = self.observe_key(key);
+        let is_candidate = match &snapshot.pod {
+            ObservedPod::Present(pod) => pod.is_candidate(),
+            ObservedPod::Unknown => true,
+            ObservedPod::Absent => false,
+        };
+        if !is_candidate {
+            component.forget_candidate(key);
+        }
+        Some(snapshot)
     }
 
     fn decide(
@@ -230,6 +244,7 @@ impl Component<Record> for Recreations {
             it: self,
             snapshot,
             context,
+            what: effect.what(),
         };
         execution.execute(effect).boxed()
     }

@@ -31,6 +31,9 @@ const TOKEN_VOLUME: &str = "kube-api-access-";
 /// Mount path of that volume.
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
+/// The lists of containers that a new pod may have.
+const CONTAINERS: [&str; 2] = ["containers", "initContainers"];
+
 /// The pod to create, from a rejected pod as the API server returns it: labels, annotations, owner references and
 /// spec.
 pub(crate) fn pod_to_create(rejected: &Value, lists: &ReplacementMetadata) -> Value {
@@ -83,12 +86,9 @@ fn without_additions(rejected: &Value, labels: &Value) -> Map<String, Value> {
         spec.remove("preemptionPolicy");
     }
     drop_token_volume(&mut spec);
-    if let Some(tolerations) = spec.get_mut("tolerations").and_then(Value::as_array_mut) {
-        tolerations.retain(|toleration| !is_default_toleration(toleration));
-        if tolerations.is_empty() {
-            spec.remove("tolerations");
-        }
-    }
+    retain(&mut spec, "tolerations", |toleration| {
+        !is_default_toleration(toleration)
+    });
     unmerge_label_keys(&mut spec, labels);
     spec
 }
@@ -102,61 +102,78 @@ pub(crate) fn is_bound_by_user(rejected: &Value) -> bool {
 
 /// The entries of `managedFields` whose manager wrote a field of the spec, and not through a subresource.
 pub(crate) fn writers_of_spec(pod: &Value) -> impl Iterator<Item = &Value> {
+    writers_of_spec_through(pod, &[""])
+}
+
+/// The same, through one of these subresources; the empty one is the object itself.
+pub(crate) fn writers_of_spec_through<'a>(
+    pod: &'a Value,
+    subresources: &'a [&str],
+) -> impl Iterator<Item = &'a Value> {
     let managers = pod["metadata"]["managedFields"].as_array();
     managers.into_iter().flatten().filter(|entry| {
-        let whole = entry["subresource"].as_str().unwrap_or_default().is_empty();
-        whole && entry["fieldsV1"]["f:spec"].is_object()
+        let subresource = entry["subresource"].as_str().unwrap_or_default();
+        subresources.contains(&subresource) && entry["fieldsV1"]["f:spec"].is_object()
     })
 }
 
-/// Removes the token volume that admission injected, and its mounts. Token volumes of users have other names.
+/// Removes the token volume that admission injected, and its mounts. Token volumes of users have other names, contents or mounts.
+/// Admission injects none into a pod that declines it.
 fn drop_token_volume(spec: &mut Map<String, Value>) {
-    let Some(volumes) = spec.get_mut("volumes").and_then(Value::as_array_mut) else {
+    let declined = spec.get("automountServiceAccountToken") == Some(&Value::Bool(false));
+    let volumes = spec.get("volumes").and_then(Value::as_array);
+    let name = volumes.into_iter().flatten().find_map(injected_name);
+    let Some(name) = name.filter(|_| !declined).map(str::to_owned) else {
         return;
     };
-    let injected: Vec<String> = volumes
-        .iter()
-        .filter(|volume| is_injected(volume))
-        .filter_map(|volume| volume["name"].as_str().map(str::to_owned))
-        .collect();
-    let is_one = |name: &Value| {
-        name.as_str()
-            .is_some_and(|name| injected.iter().any(|i| i == name))
-    };
-    volumes.retain(|volume| !is_one(&volume["name"]));
-    let none_left = volumes.is_empty();
-    for list in ["containers", "initContainers"] {
-        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
-        for container in containers.into_iter().flatten() {
-            let Some(container) = container.as_object_mut() else {
-                continue;
-            };
-            let Some(mounts) = container
-                .get_mut("volumeMounts")
-                .and_then(Value::as_array_mut)
-            else {
-                continue;
-            };
-            mounts.retain(|mount| !(is_one(&mount["name"]) && mount["mountPath"] == TOKEN_PATH));
-            if mounts.is_empty() {
-                container.remove("volumeMounts");
-            }
-        }
+    let injected = json!({ "name": name, "mountPath": TOKEN_PATH, "readOnly": true });
+    let mounts = |list| spec.get(list)?.as_array();
+    let mut mounts = CONTAINERS
+        .into_iter()
+        .filter_map(mounts)
+        .flatten()
+        .filter_map(|container| container["volumeMounts"].as_array())
+        .flatten();
+    if mounts.any(|mount| mount["name"] == name && *mount != injected) {
+        return;
     }
-    if none_left {
-        spec.remove("volumes");
+    retain(spec, "volumes", |volume| volume["name"] != name);
+    for list in CONTAINERS {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        let containers = containers.into_iter().flatten();
+        for container in containers.filter_map(Value::as_object_mut) {
+            retain(container, "volumeMounts", |mount| *mount != injected);
+        }
     }
 }
 
-fn is_injected(volume: &Value) -> bool {
-    let named = volume["name"].as_str().is_some_and(|name| {
-        name.strip_prefix(TOKEN_VOLUME).is_some_and(|suffix| {
-            suffix.len() == 5 && suffix.bytes().all(|b| b.is_ascii_alphanumeric())
-        })
-    });
-    let sources = volume["projected"]["sources"].as_array();
-    let token = |source: &Value| source.get("serviceAccountToken").is_some();
-    named && sources.is_some_and(|sources| sources.iter().any(token))
+/// The name of a token volume, if it is as admission injects it.
+fn injected_name(volume: &Value) -> Option<&str> {
+    let name = volume["name"].as_str()?;
+    let suffix = name.strip_prefix(TOKEN_VOLUME)?;
+    let is_generated = suffix.len() == 5 && suffix.bytes().all(|b| b.is_ascii_alphanumeric());
+    let injected = json!({ "name": name, "projected": { "defaultMode": 420, "sources": [
+        { "serviceAccountToken": { "expirationSeconds": 3607, "path": "token" } },
+        { "configMap": {
+            "name": "kube-root-ca.crt", "items": [{ "key": "ca.crt", "path": "ca.crt" }],
+        } },
+        { "downwardAPI": { "items": [{
+            "path": "namespace",
+            "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.namespace" },
+        }] } },
+    ] } });
+    (is_generated && *volume == injected).then_some(name)
+}
+
+/// Removes the other items of a list, and the list if none is left.
+fn retain(object: &mut Map<String, Value>, list: &str, keeps: impl Fn(&Value) -> bool) {
+    let Some(items) = object.get_mut(list).and_then(Value::as_array_mut) else {
+        return;
+    };
+    items.retain(keeps);
+    if items.is_empty() {
+        object.remove(list);
+    }
 }
 
 /// Whether the admission plugin DefaultTolerationSeconds adds this toleration.
@@ -256,12 +273,13 @@ pub(crate) fn pod_of_attempt(pod: &Value, chain: Chain<'_>) -> Value {
         "spec": pod["spec"],
     });
     let metadata = &mut object["metadata"];
-    metadata["namespace"] = chain.namespace.into();
-    metadata["name"] = chain.pod_name.into();
-    metadata["finalizers"] = json!([POD_RECREATION_HOLD]);
-    metadata["annotations"][RECREATION_ANNOTATION] = chain.record.into();
-    metadata["annotations"][RECREATION_UID_ANNOTATION] = chain.record_uid.into();
-    metadata["annotations"][RECREATION_ATTEMPT_ANNOTATION] = chain.attempt.to_string().into();
+    *field(metadata, "namespace") = chain.namespace.into();
+    *field(metadata, "name") = chain.pod_name.into();
+    *field(metadata, "finalizers") = json!([POD_RECREATION_HOLD]);
+    let annotations = field(metadata, "annotations");
+    *field(annotations, RECREATION_ANNOTATION) = chain.record.into();
+    *field(annotations, RECREATION_UID_ANNOTATION) = chain.record_uid.into();
+    *field(annotations, RECREATION_ATTEMPT_ANNOTATION) = chain.attempt.to_string().into();
     exclude_nodes(&mut object["spec"], chain.avoid_nodes);
     object
 }
@@ -327,8 +345,9 @@ fn exclude_nodes(spec: &mut Value, nodes: &[String]) {
     if nodes.is_empty() {
         return;
     }
-    let terms = &mut spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-        ["nodeSelectorTerms"];
+    let affinity = field(field(spec, "affinity"), "nodeAffinity");
+    let required = field(affinity, "requiredDuringSchedulingIgnoredDuringExecution");
+    let terms = field(required, "nodeSelectorTerms");
     let exclusions = nodes
         .iter()
         .map(|node| json!({ "key": "metadata.name", "operator": "NotIn", "values": [node] }));
@@ -348,6 +367,14 @@ fn exclude_nodes(spec: &mut Value, nodes: &[String]) {
             fields.extend(exclusions.clone());
         }
     }
+}
+
+/// A field of an object. A record may contain anything: another value is replaced by an object.
+fn field<'a>(object: &'a mut Value, name: &str) -> &'a mut Value {
+    if !object.is_object() {
+        *object = json!({});
+    }
+    &mut object[name]
 }
 
 /// Whether this is no list, or an empty one.

@@ -56,6 +56,7 @@ pub const DECIDED: &[Transition] = &[
     (In(Waiting), row::OLD_ATTEMPT, In(Waiting)),
     (In(Waiting), row::RESERVE, In(Creating)),
     (In(Waiting), row::RECREATED, In(Recreated)),
+    (In(Waiting), row::EXHAUSTED, In(Exhausted)),
     (In(Waiting), row::CANCELLED, In(Ended)),
     (In(Creating), row::WIPING, In(Creating)),
     (In(Creating), row::CREATE, In(Creating)),

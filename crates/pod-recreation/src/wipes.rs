@@ -5,6 +5,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use belayer_core::clock;
 use belayer_core::executor::{Class, Sent, version_of};
 use belayer_core::http::{PatchKind, Request, RequestError};
 use belayer_core::informer::{Event, Lookup, Store, Stored};
@@ -81,6 +82,24 @@ fn record_key(wipe: &Wipe) -> ObjectKey {
         Arc::clone(wipe.pod.shared_namespace()),
         Arc::clone(&wipe.record),
     )
+}
+
+/// When the oldest wipe was requested that no agent has reported as complete.
+pub(crate) fn oldest_pending(lists: &Store<NodeWipe>) -> Option<Timestamp> {
+    let mut oldest = None;
+    lists.for_each(|list| {
+        let pending = list.wipes.values().filter(|wipe| !wipe.is_done());
+        let requested = pending.filter_map(|wipe| wipe.requested);
+        oldest = oldest.into_iter().chain(requested).min();
+    });
+    oldest
+}
+
+/// Publishes how long the oldest pending wipe has waited. The node agents do not report that while they are down.
+pub(crate) fn report_oldest(lists: &Store<NodeWipe>) {
+    let age = |since| clock::now().duration_since(since).as_secs_f64();
+    let oldest = oldest_pending(lists).map_or(0.0, age).max(0.0);
+    metrics::gauge!(belayer_metrics::OLDEST_WIPE).set(oldest);
 }
 
 /// Enqueues the records whose wipe has changed.

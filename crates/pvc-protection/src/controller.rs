@@ -79,6 +79,7 @@ impl Configured for Settings {
                     resource: Resource::pvcs(),
                     finalizer: PVC_PROTECTION_HOLD.to_owned(),
                     labels: Vec::new(),
+                    later: Vec::new(),
                     namespaces: Vec::new(),
                     switch: CONTROLLER.switch,
                 }],

@@ -77,6 +77,7 @@ impl Configured for Settings {
                     resource: rule.kind.clone(),
                     finalizer: names::WORKFLOW_HOLD.to_owned(),
                     labels: rule.selector.names().map(str::to_owned).collect(),
+                    later: Vec::new(),
                     namespaces: vec![rule.namespaces.clone()],
                     switch: CONTROLLER.switch,
                 })

@@ -12,7 +12,7 @@ use belayer_holds::rules;
 rules! {
     UNSELECTED = 1, "unselected", "held, and nothing selects it any more";
     ADD_HOLD = 2, "add-hold", "selected and not held yet";
-    NOT_HELD = 3, "not-held", "being deleted and not held; its pods are released because their owner is being deleted";
+    NOT_HELD = 3, "not-held", "being deleted and not held: nothing to do, pod-finalizer decides about its pods";
     PODS_HELD = 4, "pods-held", "being deleted, held, and some of its pods are still held";
     CONFIRM = 5, "confirm", "being deleted, held, and none of its pods is held";
     NAMESPACE_TERMINATING = 6, "namespace-terminating", "being deleted together with its namespace, and held";

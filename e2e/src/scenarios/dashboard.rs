@@ -13,10 +13,11 @@ use crate::harness::{Cluster, SOON, Scenario, eventually, pod};
 use crate::providers::Capability::Prometheus;
 
 /// Metrics without a series as long as nothing of their kind has happened: their labels are not known before. The
-/// Belayer of shared scenarios takes part in no election.
-const EMPTY: [&str; 3] = [
+/// Belayer of shared scenarios takes part in no election, and no node agent is scraped.
+const EMPTY: [&str; 4] = [
     "belayer_release_denied_total",
     "belayer_unread_pods_total",
+    "belayer_wipes_pending",
     "leader_election_master_status",
 ];
 

@@ -280,12 +280,19 @@ impl Thief<'_> {
                 patch(&json!({ "metadata": { "finalizers": finalizers } })).await?;
             }
         }
-        let status = json!({ "status": { "phase": "Succeeded" } });
-        let params = PatchParams::default();
-        let done = workflows
-            .patch(&workflow.name, &params, &Patch::Merge(&status))
-            .await;
-        is_refused("the status of a workflow", OWNERS, done)
+        for body in [
+            json!({ "status": { "phase": "Succeeded" } }),
+            // A custom resource may have any field, and that of a workflow here keeps what its CRD does not name.
+            json!({ "data": { "stolen": "true" } }),
+            json!({ "metadata": { "finalizers": null }, "data": "stolen" }),
+        ] {
+            let params = PatchParams::default();
+            let changed = workflows
+                .patch(&workflow.name, &params, &Patch::Merge(&body))
+                .await;
+            is_refused(&body.to_string(), OWNERS, changed)?;
+        }
+        Ok(())
     }
 }
 

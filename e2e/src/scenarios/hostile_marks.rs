@@ -9,8 +9,8 @@ use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams
 use serde_json::{Value, json};
 
 use crate::harness::{
-    BelayerOptions, Cluster, SOON, Scenario, TenantPermissions, Workflow, eventually, finalizers,
-    pod, pvc,
+    Belayer, BelayerOptions, Cluster, SOON, Scenario, TenantPermissions, Workflow, eventually,
+    finalizers, pod, pvc,
 };
 use crate::kinds;
 use crate::providers::Capability::Rbac;
@@ -46,6 +46,7 @@ async fn marks(cluster: Cluster) -> Result<()> {
     finalizers_on_pods(&cluster, &tenant).await?;
     a_pod_that_says_it_was_re_created(&cluster, &tenant, &victim).await?;
     its_own_results(&cluster, &tenant).await?;
+    a_message_is_one_line(&cluster, &tenant, &belayer).await?;
     finalizers_on_owners_and_pvcs(&cluster, &tenant).await?;
     if cluster.can(Rbac) {
         what_it_may_not_write(&cluster, &tenant, &other).await?;
@@ -136,6 +137,36 @@ async fn its_own_results(cluster: &Cluster, tenant: &Client) -> Result<()> {
         cluster.is_not_held(name).await?;
     }
     Ok(())
+}
+
+/// A message with an annotation of the tenant stays one line of the log, which contains no escape sequence.
+async fn a_message_is_one_line(
+    cluster: &Cluster,
+    tenant: &Client,
+    belayer: &Belayer,
+) -> Result<()> {
+    const FORGED: &str = "2026-11-30T00:00:00Z  INFO belayer: released";
+    let pods = kinds::pods(tenant, cluster.namespace());
+    let workflow: Workflow = cluster.workflow("forges").await?;
+    let node = format!("x\n{FORGED}\u{1b}[8m\u{202e}");
+    let made = pod("forged").of(&workflow);
+    let made = made.annotation("workflows.argoproj.io/node-id", &node);
+    pods.create(&PostParams::default(), &made.build()?).await?;
+    cluster.is_held("forged").await?;
+    cluster.finish("forged", "Succeeded").await?;
+    pods.delete("forged", &DeleteParams::default()).await?;
+    eventually("the log contains it", SOON, async || {
+        ensure!(belayer.log()?.contains(FORGED), "no such message");
+        Ok(())
+    })
+    .await?;
+    let log = belayer.log()?;
+    ensure!(!log.contains(['\u{1b}', '\u{202e}']), "{log:?}");
+    for line in log.lines().filter(|line| line.contains(FORGED)) {
+        ensure!(line.contains(&format!("node x {FORGED}")), "{line:?}");
+    }
+    cluster.consume("forged").await?;
+    cluster.is_removed("forged").await
 }
 
 /// A finalizer of Belayer on a workflow or PVC that nothing holds does not keep it.

@@ -7,11 +7,13 @@ mod live;
 mod tests;
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use clap::{Args, Command};
 
 use line::{Line, Next};
+
+use crate::exit::Failure;
+use crate::screen::print_data;
 
 /// Arguments of `belayer __complete`.
 #[derive(Debug, Clone, Args)]
@@ -47,7 +49,11 @@ impl Candidate {
 }
 
 /// Prints one candidate per line, and what the shell does besides. A cluster that does not answer has no candidates.
-pub(crate) async fn run(arguments: &CompleteArguments, mut root: Command) {
+///
+/// # Errors
+///
+/// If they cannot be printed.
+pub(crate) async fn run(arguments: &CompleteArguments, mut root: Command) -> Result<(), Failure> {
     root.build();
     let line = Line::read(&root, &arguments.words);
     let (candidates, directive) = match line.next() {
@@ -55,9 +61,7 @@ pub(crate) async fn run(arguments: &CompleteArguments, mut root: Command) {
         Next::Files => (Vec::new(), Directive::Files),
         Next::Live(wanted) => (live::find(&line, &wanted).await, Directive::NoFiles),
     };
-    let text = text(&line, candidates, directive);
-    // A closed pipe is not an error.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    print_data(text(&line, candidates, directive).as_bytes())
 }
 
 fn text(line: &Line<'_>, candidates: Vec<Candidate>, directive: Directive) -> String {

@@ -6,7 +6,7 @@ use clap::Args;
 
 use belayer_core::duration;
 
-use crate::arguments::{Output, ReadArguments, number};
+use crate::arguments::{Output, ReadArguments, namespace, number};
 
 /// The text below the options.
 pub(crate) const HELP: &str = "\
@@ -43,7 +43,7 @@ Exit codes:
 #[derive(Debug, Clone, Args)]
 #[command(
     mut_arg("own_namespace", |own| own.alias("namespace")),
-    mut_arg("output", |output| output.value_parser(Output::of_data()))
+    mut_arg("output", |output| output.value_parser(Output::of_data()).conflicts_with("resume"))
 )]
 pub struct DrainArguments {
     /// Report what would be done, and change nothing
@@ -75,7 +75,7 @@ pub struct DrainArguments {
 
     /// Ignore new holds in this namespace: drain removes the holds that it finds there,
     /// but they affect neither its end nor its exit code. May be given several times
-    #[arg(long, value_name = "NAMESPACE", conflicts_with = "resume")]
+    #[arg(long, value_name = "NAMESPACE", conflicts_with = "resume", value_parser = namespace)]
     pub except_namespace: Vec<String>,
 
     /// Releases of one kind in flight at once; fewer while the API server is
@@ -131,6 +131,7 @@ mod tests {
     #[case(&["--resume", "--configured-kinds"])]
     #[case(&["--resume", "--unselected"])]
     #[case(&["--resume", "--except-namespace=a"])]
+    #[case(&["--resume", "-ojson"])]
     #[case(&["--timeout=0s"])]
     #[case(&["--timeout=5"])]
     #[case(&["-owide"])]

@@ -23,7 +23,7 @@ pub(crate) use arguments::HELP;
 pub use switched_off::OnDisable;
 
 use crate::exit::Failure;
-use crate::kubeconfig::Sources;
+use crate::kubeconfig::{self, Sources};
 use crate::reach::Server;
 use crate::screen::Screen;
 use progress::ProgressPrinter;
@@ -50,8 +50,7 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
             "not confirmed: nothing was changed"
         )));
     }
-    let client = belayer_core::client::connect(config, belayer_holds::names::USER_AGENT)
-        .map_err(Failure::configuration)?;
+    let client = kubeconfig::connect(config)?;
     let bounds = Bounds {
         qps: QPS,
         burst: BURST,
@@ -85,7 +84,7 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     progress.end();
     let report = ran.map_err(|error| match error {
         DrainError::Unreachable { trouble } => server.silent(trouble.as_ref(), arguments.timeout),
-        error => Failure::Error(error.into()),
+        DrainError::Discovery(error) => server.failed(&error),
     })?;
     let screen = Screen::of_stdout(arguments.read.output);
     screen.show(&report, |screen| {
@@ -136,12 +135,12 @@ async fn resume(
                  removed, apply the manifests again (kubectl apply -k deploy/manifests).";
     let screen = Screen::of_stdout(None);
     let print = |text: &str| screen.text(&format!("{}\n", screen.fitted(text)));
-    print(ended);
+    print(ended)?;
     for (switch, word) in stay_off {
         print(&format!(
             "The gate belayer-gate still has {switch}: {word}, as before the drain: the admission policy that this key \
              controls adds no holds."
-        ));
+        ))?;
     }
     Ok(())
 }

@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use futures::FutureExt as _;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use belayer_controller::Configured;
@@ -23,12 +26,20 @@ const WITHIN: Duration = Duration::from_secs(600);
 /// Delay of the next attempt if a hold must stay for now (a PVC in use).
 const LEFT_AGAIN: Duration = Duration::from_secs(300);
 
-/// Delay of the next attempt if no hold is left: the policy of the controller may be on until the gate can be written. It
-/// doubles each time, because an attempt lists all objects of the kind.
+/// Delay of the next attempt if no hold is left: the policy of the controller may be on until the gate can be written, and
+/// whoever may write an object can add the finalizer to it. It doubles each time, because an attempt lists all objects of
+/// the kind. It ends earlier if an informer sees an object that waits for this attempt.
 const CLEAN_AGAIN: Duration = Duration::from_secs(30);
 
 /// The longest of these delays.
 const CLEAN_AGAIN_AT_MOST: Duration = Duration::from_secs(6 * 60 * 60);
+
+/// The longest of these delays if no informer sees the objects of a kind.
+const UNWATCHED_AGAIN_AT_MOST: Duration = Duration::from_secs(600);
+
+/// A delay is at least so many times as long as the attempt before it: a tenant that adds the finalizer again and again
+/// has Belayer list objects for at most a tenth of the time.
+const REST: u32 = 10;
 
 /// Delay of the next attempt after an error.
 const ERROR_AGAIN: Duration = Duration::from_secs(30);
@@ -47,15 +58,25 @@ pub enum OnDisable {
     Keep,
 }
 
+/// A controller that is switched off.
+pub(crate) struct SwitchedOff {
+    pub(crate) configured: Arc<dyn Configured>,
+    /// Notified when an informer sees an object that is being deleted and has the controller's finalizer.
+    pub(crate) deleting: Arc<Notify>,
+    /// Whether all kinds with the finalizer have such an informer.
+    pub(crate) is_watched: bool,
+}
+
 /// Removes the holds of controllers that are switched off, until `stop` is cancelled.
 pub(crate) async fn release_switched_off(
-    off: Vec<Arc<dyn Configured>>,
+    off: Vec<SwitchedOff>,
     executor: Arc<Executor>,
     reader: Reader,
     namespace: String,
     stop: CancellationToken,
 ) {
-    let each = off.into_iter().map(|configured| {
+    let each = off.into_iter().map(|off| {
+        let configured = &off.configured;
         let kinds = configured.holds().into_iter().map(|hold| hold.kind);
         // Not the finalizer of Kubernetes, which the controller may have used: that one is handed over.
         let finalizers = vec![configured.controller().finalizer];
@@ -76,21 +97,30 @@ pub(crate) async fn release_switched_off(
         } else {
             "controller adds no finalizers"
         };
-        async move { one(configured.controller().name, state, &drain, dry).await }
+        async move { one(&off, state, &drain, dry).await }
     });
     let all = futures::future::join_all(each);
     stop.run_until_cancelled(all).await;
 }
 
-async fn one(controller: &'static str, state: &'static str, drain: &Drain, dry: bool) {
+async fn one(off: &SwitchedOff, state: &'static str, drain: &Drain, dry: bool) {
+    let controller = off.configured.controller().name;
+    let at_most = if off.is_watched {
+        CLEAN_AGAIN_AT_MOST
+    } else {
+        UNWATCHED_AGAIN_AT_MOST
+    };
     let mut clean_again = Duration::ZERO;
     loop {
+        let begun = Instant::now();
+        // This attempt lists what was seen before it.
+        let _ = off.deleting.notified().now_or_never();
         // It runs without discovery, so it fails only in its report.
         let report = match drain.run(&Silent).await {
             Ok(report) => report,
             Err(error) => {
                 tracing::info!(controller, %error, "{state}, but its finalizers could not be read; retrying");
-                tokio::time::sleep(ERROR_AGAIN).await;
+                sleep(ERROR_AGAIN).await;
                 continue;
             }
         };
@@ -106,7 +136,7 @@ async fn one(controller: &'static str, state: &'static str, drain: &Drain, dry: 
                     );
                     clean_again = CLEAN_AGAIN;
                 } else {
-                    clean_again = (clean_again * 2).min(CLEAN_AGAIN_AT_MOST);
+                    clean_again = (clean_again * 2).min(at_most);
                 }
                 clean_again
             }
@@ -163,7 +193,16 @@ async fn one(controller: &'static str, state: &'static str, drain: &Drain, dry: 
         if dry {
             return;
         }
-        tokio::time::sleep(pause).await;
+        let rest = begun.elapsed() * REST;
+        if report.outcome == Outcome::Clean {
+            let seen = async {
+                sleep(rest.max(CLEAN_AGAIN)).await;
+                off.deleting.notified().await;
+            };
+            let _ = timeout(rest.max(pause), seen).await;
+        } else {
+            sleep(pause).await;
+        }
     }
 }
 

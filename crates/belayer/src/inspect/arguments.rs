@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, value_parser};
 
 use belayer_inspect::selector::LabelSelector;
@@ -194,7 +195,7 @@ pub struct CheckArguments {
     pub service_account: Option<String>,
 
     /// Check this user's permissions instead of your own
-    #[arg(long = "as", value_name = "USER")]
+    #[arg(long = "as", value_name = "USER", value_parser = NonEmptyStringValueParser::new())]
     pub as_user: Option<String>,
 
     /// Groups of that user, besides system:authenticated
@@ -219,7 +220,7 @@ impl ExplainArguments {
             _ => None,
         };
         match found {
-            Some((kind, name)) if is_name(kind) && is_name(name) => {
+            Some((kind, name)) if is_kind(kind) && is_name(name) => {
                 Ok((kind.to_owned(), name.to_owned()))
             }
             _ => Err(Failure::configuration(anyhow::anyhow!(
@@ -230,8 +231,12 @@ impl ExplainArguments {
     }
 }
 
-/// Whether it is a single path segment.
-fn is_name(text: &str) -> bool {
+fn is_kind(text: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':');
-    !text.is_empty() && text != "." && text != ".." && text.chars().all(good)
+    !text.is_empty() && text.chars().all(good)
+}
+
+/// Whether it can be the name of an object: RBAC objects may have any name that is a path segment.
+fn is_name(text: &str) -> bool {
+    !matches!(text, "" | "." | "..") && !text.contains(['/', '%'])
 }

@@ -46,6 +46,7 @@ pub(super) fn belayer(
             .iter()
             .map(|one| (one.controller().name, one.controller().switch))
             .collect(),
+        config: config.map(|path| path.display().to_string()),
         known: Arc::default(),
     })
 }

@@ -35,7 +35,7 @@ use crate::arguments::ClusterArguments;
 use crate::config::Source;
 use crate::election::{Election, ElectionArguments};
 use crate::exit::Failure;
-use crate::kubeconfig::Sources;
+use crate::kubeconfig::{self, Sources};
 use crate::reach::Server;
 use crate::screen::Screen;
 
@@ -102,7 +102,7 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
             Err(error) if failures.goes_on(&error, &server) => continue,
             Err(error) => return Err(failed(error, &server)),
             Ok(now) if has_changed(&now, &report) => {
-                screen.text("\n");
+                screen.text("\n")?;
                 show_report(&screen, &now)?;
                 report = now;
             }
@@ -192,20 +192,18 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
         match read_object().await {
             Err(error) if failures.goes_on(&error, &server) => continue,
             Ok(now) if is_changed(&now, &shown) => {
-                screen.text("");
+                screen.text("")?;
                 show(&screen, &now)?;
                 shown = now;
             }
             Ok(_) => {}
             Err(InspectError::Absent(what)) => {
-                screen.text(&format!("\n{what} is deleted.\n"));
-                return Ok(());
+                return screen.text(&format!("\n{what} is deleted.\n"));
             }
             Err(InspectError::UnknownKind(_)) => {
-                screen.text(&format!(
+                return screen.text(&format!(
                     "\n{kind} {name} is deleted, and so is its kind.\n"
                 ));
-                return Ok(());
             }
             Err(error) => return Err(failed(error, &server)),
         }
@@ -295,8 +293,7 @@ pub(crate) async fn connect(
     let config = cluster.find(&Sources::from_env()).await?;
     let server = Server::of(&config);
     let namespace = config.default_namespace.clone();
-    let client = belayer_core::client::connect(config, belayer_holds::names::USER_AGENT)
-        .map_err(Failure::configuration)?;
+    let client = kubeconfig::connect(config)?;
     Ok((reader(client), namespace, server))
 }
 

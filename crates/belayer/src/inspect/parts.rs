@@ -1,7 +1,7 @@
 //! The requirements of each controller under a configuration: its permissions, kinds and policies.
 
 use belayer_holds::permissions;
-use belayer_inspect::preflight::Part;
+use belayer_inspect::preflight::{Limit, Part};
 
 use crate::config::Source;
 use crate::controllers::Controllers;
@@ -19,11 +19,14 @@ pub fn parts(
     controllers: &Controllers,
     election: Option<&Election>,
 ) -> Result<Vec<Part>, Failure> {
-    let mut parts = vec![Part::new(
-        "every controller",
-        "ClusterRole belayer-core and Role belayer-gate",
-        permissions::common(),
-    )];
+    let mut parts = vec![Part {
+        limits: vec![Limit::GUARD],
+        ..Part::new(
+            "every controller",
+            "ClusterRole belayer-core and Role belayer-gate",
+            permissions::common(),
+        )
+    }];
     parts.extend(election.map(|election| Part {
         role_namespace: election.lease.namespace().map(str::to_owned),
         ..Part::new(

@@ -8,7 +8,6 @@ use anyhow::Context as _;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use belayer_core::client;
 use belayer_core::executor::Bounds;
 use belayer_metrics::{Exporter, Known, KnownValues};
 use belayer_node_agent::agent::{self, Agent};
@@ -20,7 +19,7 @@ use crate::exit::Failure;
 use belayer_controller::context::Seen;
 
 use crate::health::{Needed, Vitals};
-use crate::kubeconfig::Sources;
+use crate::kubeconfig::{self, Sources};
 use crate::run::bind;
 use crate::server::{self, BindAddress, Health, Protection};
 use crate::signals;
@@ -112,9 +111,7 @@ pub async fn run(options: NodeAgentOptions) -> Result<(), Failure> {
     let exporter = Arc::new(Exporter::install().context("metrics")?);
     belayer_metrics::build_info(env!("CARGO_PKG_VERSION"));
     let stop = signals::stop()?;
-    let client = client::connect(options.cluster, belayer_holds::names::USER_AGENT)
-        .context("the cluster")
-        .map_err(Failure::configuration)?;
+    let client = kubeconfig::connect(options.cluster)?;
     let protected = options.protection.read(&client).await;
     let protected = protected.map_err(Failure::configuration)?;
     let node = options.node.clone();

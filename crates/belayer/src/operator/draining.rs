@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::{self, join_all};
+use tokio::sync::Notify;
 
 use belayer_controller::Configured;
 use belayer_controller::context::{
-    BackgroundTask, ControllerContext, Options, list_state_known, zeros,
+    BackgroundTask, ControllerContext, Options, Watched, list_state_known, zeros,
 };
 use belayer_core::informer::{Event, InformerState};
 use belayer_core::object::Resource;
-use belayer_core::slim::Namespace;
+use belayer_core::slim::{Namespace, Slim};
 use belayer_core::watch;
 use belayer_drain::evidence;
 use belayer_drain::follow::{Follower, GateStatus, Switches};
@@ -22,7 +23,7 @@ use belayer_holds::permissions::{FOLLOW, Permission};
 use belayer_inspect::reader::Reader;
 
 use crate::controllers::Components;
-use crate::drain::switched_off::release_switched_off;
+use crate::drain::switched_off::{SwitchedOff, release_switched_off};
 
 /// Follows the gate from the start: before the first read no replica adds a hold. Writes wait until the workers
 /// have started.
@@ -46,11 +47,12 @@ pub(super) fn join(
         }
     });
 
-    let off = components.switched_off.clone();
-    for component in &off {
-        let evidence = evidence::SWITCHED_OFF.iter().copied();
-        zeros::of_component(component.controller().name, evidence, &[]);
+    let evidence = || evidence::SWITCHED_OFF.iter().copied();
+    for component in &components.switched_off {
+        zeros::of_component(component.controller().name, evidence(), &[]);
     }
+    let off = components.switched_off.iter();
+    let off: Vec<_> = off.map(|one| watched(one, context)).collect();
     let namespace = options.namespace.clone();
     let reader = Reader::new(options.client.clone(), options.bounds);
     context.pods.run_in_background(Box::new(move |stop| {
@@ -70,6 +72,38 @@ pub(super) fn join(
         .boxed()
     }));
     Box::new(|stop| follower.run(stop).boxed())
+}
+
+/// A controller that is switched off, with what the informers of the running ones see of its finalizer.
+fn watched(configured: &Arc<dyn Configured>, context: &mut ControllerContext) -> SwitchedOff {
+    let finalizer = configured.controller().finalizer;
+    let mut off = SwitchedOff {
+        configured: Arc::clone(configured),
+        deleting: Arc::default(),
+        is_watched: true,
+    };
+    for kind in configured.holds().into_iter().map(|hold| hold.kind) {
+        let mut owners = context.owners.kinds.iter_mut();
+        if kind == context.pods.watched.resource {
+            notify(&mut context.pods.watched, finalizer, &off.deleting);
+        } else if let Some(owners) = owners.find(|watched| watched.resource == kind) {
+            notify(owners, finalizer, &off.deleting);
+        } else {
+            off.is_watched = false;
+        }
+    }
+    off
+}
+
+/// Notifies `deleting` of each object with `finalizer` that is being deleted.
+fn notify<K: Slim>(watched: &mut Watched<K>, finalizer: &'static str, deleting: &Arc<Notify>) {
+    let deleting = Arc::clone(deleting);
+    watched.on_event(move |event| {
+        let meta = event.news().map(|news| news.object.meta());
+        if meta.is_some_and(|meta| meta.is_deleting() && meta.has_finalizer(finalizer)) {
+            deleting.notify_one();
+        }
+    });
 }
 
 /// Whether an event means that Belayer's own namespace is being deleted.

@@ -525,3 +525,24 @@ async fn a_changed_file_is_reloaded_and_an_invalid_one_reported() {
     let third = watcher.changed().await.unwrap();
     assert_eq!(third.value()["podFinalizer"]["workers"], 3);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_cannot_be_read_any_more_is_reported_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("config.yaml");
+    let text = format!("apiVersion: {API_VERSION}\n");
+    std::fs::write(&path, &text).unwrap();
+    let source = Source::load(&path).unwrap();
+    let mut watcher = Watcher::new(&source, &[]).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let minute = Duration::from_secs(60);
+    let reported = tokio::time::timeout(minute, watcher.changed()).await;
+    let error = reported.unwrap().unwrap_err().to_string();
+    assert!(error.contains("config.yaml"), "{error}");
+    let again = tokio::time::timeout(minute, watcher.changed()).await;
+    assert!(again.is_err(), "it is reported once");
+    // It is as before, and no longer refused.
+    std::fs::write(&path, &text).unwrap();
+    let restored = watcher.changed().await.unwrap();
+    assert!(Changes::between(&source, &restored).is_empty());
+}

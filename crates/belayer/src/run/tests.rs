@@ -350,8 +350,10 @@ async fn the_debug_address_serves_the_status_page() {
         ),
         (200, true)
     );
-    let (code, _) = page(&routes, "belayer.example.com", "/").await;
-    assert_eq!(code.as_u16(), 403);
+    for path in ["/", "/status.json", "/debug/holds"] {
+        let (code, _) = page(&routes, "belayer.example.com", path).await;
+        assert_eq!(code.as_u16(), 403, "{path}");
+    }
     let (_, text) = page(&routes, "localhost:8081", "/debug/holds").await;
     assert!(text.contains("pod-finalizer"), "{text}");
     let (_, text) = page(&routes, "127.0.0.1:8081", "/status.json").await;

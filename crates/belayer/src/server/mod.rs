@@ -4,6 +4,7 @@
 mod authorization;
 mod bind;
 mod connections;
+mod host;
 mod routes;
 mod secure;
 mod tls;
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use self::connections::Connections;
 pub use authorization::Authorization;
 pub use bind::{BindAddress, BindError, Endpoint, ParseBindAddressError};
+pub(crate) use host::only_this_host;
 pub use routes::{debug_routes, probe_routes, public_routes};
 pub use secure::{Protected, Protection};
 pub use tls::{CertificateError, CertificateFiles, Tls};

@@ -1,3 +1,4 @@
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::sync::Mutex;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Authorization, Health, Holds, text};
+use super::{Authorization, Health, Holds, only_this_host, text};
 
 /// `/livez` and `/readyz`.
 pub fn probe_routes(health: Arc<dyn Health>) -> Router {
@@ -38,11 +39,12 @@ pub fn public_routes(
         .merge(probe_routes(health))
 }
 
-/// `/debug/holds`.
-pub fn debug_routes(holds: Arc<dyn Holds>) -> Router {
-    Router::new()
+/// `/debug/holds` at the address `bound`, for requests that name it.
+pub fn debug_routes(bound: SocketAddr, holds: Arc<dyn Holds>) -> Router {
+    let routes = Router::new()
         .route("/debug/holds", get(debug_holds))
-        .with_state(holds)
+        .with_state(holds);
+    only_this_host(routes, bound)
 }
 
 async fn livez(State(health): State<Arc<dyn Health>>) -> Response {

@@ -66,8 +66,13 @@ async fn start(routes: Router) -> Running {
 
 /// Head and body of the response.
 async fn ask(address: SocketAddr, method: &str, path: &str) -> (String, String) {
+    ask_host("x", address, method, path).await
+}
+
+/// [`ask`] with this `Host` header.
+async fn ask_host(host: &str, address: SocketAddr, method: &str, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
@@ -138,11 +143,15 @@ async fn metrics_are_scraped() {
 #[tokio::test]
 async fn holds_are_json() {
     let holds = || json!({"holds": [{"pod": "shop/web-0"}]});
-    let server = start(debug_routes(Arc::new(holds))).await;
-    let (head, body) = ask(server.address, "GET", "/debug/holds").await;
+    let endpoint = SocketAddr::from(([127, 0, 0, 1], 8081));
+    let server = start(debug_routes(endpoint, Arc::new(holds))).await;
+    let (head, body) = ask_host("localhost:8081", server.address, "GET", "/debug/holds").await;
     assert!(head.contains("content-type: application/json"), "{head}");
     let body: serde_json::Value = serde_json::from_str(&body).unwrap();
     assert_eq!(body["holds"][0]["pod"], "shop/web-0");
+    let (head, body) = ask_host("belayer.example.com", server.address, "GET", "/debug/holds").await;
+    assert!(head.starts_with("http/1.1 403"), "{head}");
+    assert!(!body.contains("web-0"), "{body}");
 }
 
 #[rstest]

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-fn admission(resource: &'static str) -> Gvr {
+pub(crate) fn admission(resource: &'static str) -> Gvr {
     Gvr::new("admissionregistration.k8s.io", "v1", resource)
 }
 
 /// The accounts and their permissions.
-const RBAC: &[&str] = &[
+pub(crate) const RBAC: &[&str] = &[
     "namespace",
     "service-account",
     "rbac-core",
@@ -25,7 +25,7 @@ const RBAC: &[&str] = &[
     "pod-recreation-deployment",
 ];
 
-fn manifests(world: &World, names: &[&str]) {
+pub(crate) fn manifests(world: &World, names: &[&str]) {
     let rbac = |resource| Gvr::new("rbac.authorization.k8s.io", "v1", resource);
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/manifests");
     for name in names {
@@ -66,15 +66,18 @@ Kubernetes v1.36.3+belayer-sandbox; permissions of
 system:serviceaccount:belayer-system:belayer.
 
 every controller: 15 of 15 permissions
+  note     policy belayer-namespace-guard does not exist
+           Belayer's namespace and CRDs can be deleted before a drain: held
+           objects then stay held, and records of pods that are still to be
+           re-created are lost
+           apply it from the manifests of this namespace
   note     policy belayer-pod-writes does not exist
-           system:serviceaccount:belayer-system:belayer may change any field of
-           the objects that it may patch, and a switch of the gate that is off
-           stays off
+           Belayer's account may change any field of the objects that it may
+           patch, and a switch of the gate that is off stays off
            apply it from the manifests of this namespace
   note     policy belayer-owner-writes does not exist
-           system:serviceaccount:belayer-system:belayer may change any field of
-           the objects that it may patch, and a switch of the gate that is off
-           stays off
+           Belayer's account may change any field of the objects that it may
+           patch, and a switch of the gate that is off stays off
            apply it from the manifests of this namespace
 
 leader election: 4 of 4 permissions
@@ -119,6 +122,14 @@ pod-recreation: 22 of 22 permissions
            a hold is added only after the creation of an object: an object that
            is deleted before that is missed
            apply it from the manifests
+  note     policy belayer-pod-deletes does not exist
+           Belayer's account may delete every pod that its permissions allow,
+           and create any pod
+           apply it from the manifests of this namespace
+  note     policy belayer-pod-recreation-records does not exist
+           whoever may write PodRecreations and NodeWipes by RBAC can have
+           Belayer create any pod, and have its node agent remove directories
+           apply it from the manifests of this namespace
 ";
     assert!(answer.out.ends_with(expected), "{}", answer.out);
 }
@@ -489,9 +500,11 @@ async fn a_failed_access_review_does_not_count_as_granted() {
     assert_eq!(answer.code, 4, "{}{}", answer.out, answer.err);
     for says in [
         "Nothing is known to be missing; 27 things could not be checked.",
+        "unknown  27 permissions",
         "pvc-protection: 0 of 8 permissions",
         "checking other users requires permission to create",
     ] {
         assert!(answer.out.contains(says), "{}", answer.out);
     }
+    assert_eq!(answer.out.matches("unknown  ").count(), 1, "{}", answer.out);
 }

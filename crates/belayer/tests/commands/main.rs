@@ -8,6 +8,7 @@
 mod argo;
 mod broken_cluster;
 mod check;
+mod check_limits;
 mod help;
 mod instances;
 mod known;
@@ -27,6 +28,7 @@ mod reference;
 mod rows;
 mod size;
 mod status;
+mod steps;
 mod terminal;
 #[cfg(feature = "otlp")]
 mod traces;

@@ -1,8 +1,9 @@
 //! `stuck` on namespaces that stay in Terminating.
 
-use belayer_sandbox::{Actor, Gvr, Patch, Subresource};
-use serde_json::json;
+use belayer_sandbox::{Actor, DeleteOptions, Gvr, Patch, Propagation, Subresource};
+use serde_json::{Value, json};
 
+use crate::nodes::dead_webhook;
 use crate::world::{World, group};
 
 /// A namespace with these ConfigMaps.
@@ -82,7 +83,7 @@ async fn explain_of_a_namespace_names_the_next_commands() {
     world.delete(&Gvr::CONFIGMAPS, Some("st"), "kept");
     world.delete(&Gvr::NAMESPACES, None, "st");
     let explain = ["explain", "namespace/st", "-ojson"];
-    let next = |report: &serde_json::Value| {
+    let next = |report: &Value| {
         let group = group(report, "namespace-content");
         group["next"].to_string()
     };
@@ -157,4 +158,83 @@ async fn a_namespace_that_waits_for_its_pods_is_not_blocked_by_a_webhook() {
         detail.contains("st/pods/p remains, which is stuck too: see ["),
         "{waits:#}"
     );
+}
+
+/// Only the namespace controller is missing then: no object remains that another command could explain.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_namespace_waits_for_the_namespace_controller() {
+    let world = World::new().await;
+    namespace(&world, "st", &[]);
+    world.delete(&Gvr::NAMESPACES, None, "st");
+    for command in [&["stuck"] as &[_], &["explain", "namespace/st"]] {
+        let answer = world.run(&[command, &["-ojson"]].concat()).await.json();
+        let group = group(&answer, "namespace-content");
+        let headline = group["headline"].as_str().unwrap();
+        assert!(headline.contains("namespace controller"), "{group:#}");
+        assert!(!group.to_string().contains("belayer stuck"), "{group:#}");
+        assert!(!group.to_string().contains("remaining"), "{group:#}");
+    }
+}
+
+/// The namespace controller completes a deletion by an update of this subresource.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_may_reject_the_end_of_a_namespace() {
+    let world = World::new().await;
+    namespace(&world, "st", &[]);
+    world.delete(&Gvr::NAMESPACES, None, "st");
+    dead_webhook(
+        &world,
+        &json!({ "operations": ["UPDATE"], "resources": ["namespaces/finalize"] }),
+    );
+    for command in [&["stuck"] as &[_], &["explain", "namespace/st"]] {
+        let answer = world.run(&[command, &["-ojson"]].concat()).await.json();
+        let group = group(&answer, "webhook");
+        assert_eq!(group["verdict"], "webhook-down", "{group:#}");
+        let proof = group["proof"].to_string();
+        assert!(proof.contains("namespaces/finalize"), "{group:#}");
+    }
+}
+
+/// The garbage collector cannot delete the dependents then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_may_reject_the_deletion_of_dependents() {
+    let world = World::new().await;
+    namespace(&world, "st", &["owner"]);
+    let cluster = world.sandbox.cluster();
+    let owner = cluster.get(&Gvr::CONFIGMAPS, Some("st"), "owner").unwrap();
+    let secrets = Gvr::new("", "v1", "secrets");
+    let child = json!({ "metadata": { "name": "child", "ownerReferences": [{
+        "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"],
+        "blockOwnerDeletion": true,
+    }] } });
+    world.create(&secrets, Some("st"), child);
+    let foreground = DeleteOptions {
+        propagation_policy: Some(Propagation::Foreground),
+        ..DeleteOptions::default()
+    };
+    let actor = Actor::new("test");
+    cluster
+        .delete(&actor, &Gvr::CONFIGMAPS, Some("st"), "owner", &foreground)
+        .unwrap();
+    let explain = ["explain", "configmap/owner", "-n", "st", "-ojson"];
+    let answer = world.run(&explain).await.json();
+    assert!(!answer.to_string().contains("belayer stuck"), "{answer:#}");
+    let waits = group(&answer, "dependents");
+    let steps = waits["next"].to_string();
+    assert!(steps.contains("has not processed it"), "{waits:#}");
+
+    dead_webhook(&world, &json!({ "resources": ["secrets"] }));
+    for arguments in [&["stuck", "-ojson"] as &[_], &explain] {
+        let answer = world.run(arguments).await.json();
+        let found = group(&answer, "webhook");
+        assert_eq!(found["verdict"], "webhook-down", "{found:#}");
+        let proof = found["proof"].to_string();
+        assert!(
+            proof.contains("intercepts deletions of secrets"),
+            "{found:#}"
+        );
+        let waits = group(&answer, "dependents");
+        let steps = waits["next"].to_string();
+        assert!(!steps.contains("has not processed it"), "{waits:#}");
+    }
 }

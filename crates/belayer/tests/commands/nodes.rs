@@ -18,7 +18,7 @@ fn pod(world: &World, finalizers: &Value, phase: &str) {
 }
 
 /// A webhook whose service has no endpoint. `changes` replaces fields of its rule, and its `matchPolicy`.
-fn dead_webhook(world: &World, changes: &Value) {
+pub(crate) fn dead_webhook(world: &World, changes: &Value) {
     let mut webhook = json!({
         "name": "pods.guard.example.com", "failurePolicy": "Fail", "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
@@ -167,4 +167,32 @@ async fn a_pod_with_a_finalizer_on_a_missing_node(#[case] phase: &str, #[case] i
     let text = group.to_string();
     assert!(!text.contains("has no finalizer"), "{group:#}");
     assert!(!text.contains("--force"), "{group:#}");
+}
+
+/// Who has only the ClusterRole view may not read nodes.
+#[rstest]
+#[case::a_node_that_may_not_be_read(Verb::Get, "nodes")]
+#[case::pods_that_may_not_be_listed(Verb::List, "pods")]
+#[case::a_node_without_a_condition(Verb::Get, "none")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_has_a_next_step_if_its_node_is_unknown(#[case] verb: Verb, #[case] denied: &str) {
+    let world = World::new().await;
+    stuck_pod(&world).await;
+    let nodes = Gvr::new("", "v1", "nodes");
+    if denied == "none" {
+        world.status(&nodes, None, "n1", json!({ "conditions": null }));
+    }
+    let reads = Match::verb(verb).resource(denied).client(TOOL);
+    let no = Fault::on(reads).answer(Answer::forbidden("no"));
+    world.sandbox.faults().inject(no);
+    let report = world.run(&["explain", "pod/p", "-ojson"]).await.json();
+    let group = group(&report, "node");
+    assert_eq!(group["verdict"], "unknown", "{group:#}");
+    let step = group["next"][0].to_string();
+    assert!(
+        step.contains("kubectl -n default describe pods p"),
+        "{group:#}"
+    );
+    let role = "belayer-viewer";
+    assert_eq!(step.contains(role), denied == "nodes", "{group:#}");
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -23,6 +23,8 @@ enum Server {
     FallsSilent,
     /// Returns 503 to every request.
     OutOfOrder,
+    /// Returns 404 to every request, as any web server.
+    Elsewhere,
 }
 
 impl Server {
@@ -73,6 +75,7 @@ impl Server {
                 });
                 return Some(("503 Service Unavailable", status.to_string()));
             }
+            (Self::Elsewhere, _) => return Some(("404 Not Found", "not here".to_owned())),
             (Self::FallsSilent, "/version") => json!({ "gitVersion": "v1.36.0" }),
             (Self::FallsSilent, "/api") => json!({ "kind": "APIVersions", "versions": ["v1"] }),
             (Self::FallsSilent, "/apis") => json!({ "kind": "APIGroupList", "groups": [] }),
@@ -95,13 +98,18 @@ struct Said {
 
 /// Runs the built binary against a server.
 async fn run(server: SocketAddr, arguments: &[&str]) -> Said {
+    run_as(json!([{ "name": "u", "user": {} }]), server, arguments).await
+}
+
+/// Runs it with these users in the kubeconfig; its context names the user `u`.
+async fn run_as(users: Value, server: SocketAddr, arguments: &[&str]) -> Said {
     let dir = TempDir::new().unwrap();
     let kubeconfig = dir.path().join("config");
     let document = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{ "name": "c", "cluster": { "server": format!("http://{server}") } }],
         "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
-        "users": [{ "name": "u", "user": {} }],
+        "users": users,
     });
     std::fs::write(&kubeconfig, document.to_string()).unwrap();
     let begun = Instant::now();
@@ -219,5 +227,62 @@ async fn l6_reading_commands_end_with_the_address_and_the_cause(
         let within = Duration::from_secs(seconds) + SLACK;
         assert!(said.took < within, "{arguments:?}: {:?}", said.took);
         named_once(said, address);
+    }
+}
+
+/// A wrong path in the address of the server, or any web server: nothing is known about the cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_no_api_server_is_an_error() {
+    let address = Server::Elsewhere.start().await;
+    let commands: [&[&str]; 7] = [
+        &["stuck"],
+        &["stuck", "-n", "shop"],
+        &["explain", "pod/a"],
+        &["status"],
+        &["status", "-n", "shop"],
+        &["check"],
+        &["drain", "--timeout=4s"],
+    ];
+    let all = commands.map(|arguments| run(address, arguments));
+    for (said, arguments) in futures::future::join_all(all).await.iter().zip(commands) {
+        assert_eq!(said.code, Some(1), "{arguments:?}: {}", said.err);
+        let says = format!("http://{address} is not a Kubernetes API server (404)");
+        assert!(said.err.contains(&says), "{arguments:?}: {}", said.err);
+    }
+}
+
+#[rstest]
+#[case::a_missing_plugin(
+    json!([{ "name": "u", "user": { "exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-plugin", "interactiveMode": "Never",
+    } } }]),
+    "cannot run the credential plugin \"no-such-plugin\" of the kubeconfig: No such file"
+)]
+#[case::a_plugin_that_fails(
+    json!([{ "name": "u", "user": { "exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "command": "false", "interactiveMode": "Never",
+        "env": [{ "name": "PASSWORD", "value": "secret" }],
+    } } }]),
+    "the credential plugin \"false\" of the kubeconfig failed: exit status: 1"
+)]
+#[case::a_missing_token_file(
+    json!([{ "name": "u", "user": { "tokenFile": "/nowhere/token" } }]),
+    "cannot read the token file /nowhere/token: No such file"
+)]
+#[case::a_missing_user(
+    json!([{ "name": "other", "user": {} }]),
+    "the context \"c\" names the user \"u\", which does not exist"
+)]
+#[tokio::test(flavor = "multi_thread")]
+async fn unusable_credentials_are_named_once(#[case] users: Value, #[case] says: &str) {
+    let address = Server::Silent.start().await;
+    for arguments in [&["stuck"], &["drain"]] {
+        let said = run_as(users.clone(), address, arguments).await;
+        assert_eq!(said.code, Some(2), "{}", said.err);
+        assert!(said.err.contains(says), "{}", said.err);
+        for once in ["No such file", "exit status", "token file"] {
+            assert!(said.err.matches(once).count() <= 1, "{}", said.err);
+        }
+        assert!(!said.err.contains("secret"), "{}", said.err);
     }
 }

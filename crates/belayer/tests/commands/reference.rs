@@ -36,7 +36,7 @@ const EVENTS: &[[&str; 5]] = &[
     ["Recreated", "Normal", "PodRecreation, pod", "Belayer has created the rejected pod again. The message says which attempt it is.", "Nothing."],
     ["RecreatedPodStarted", "Normal", "PodRecreation, pod", "A re-created pod has started. The record has ended.", "Nothing."],
     ["RecreationCancelled", "Normal", "PodRecreation, pod", "The rejected or the re-created pod, its owner or its namespace was deleted. The record has ended.", "Nothing, if that was intended."],
-    ["RecreationDenied", "Warning", "PodRecreation, pod", "The API server denies the record or the re-created pod: a quota, a policy, RBAC. Belayer tries again.", "Remove the cause that the message quotes."],
+    ["RecreationDenied", "Warning", "PodRecreation, pod", "The API server denies the record, the re-created pod or another request of the re-creation, such as the deletion of the rejected pod: a quota, a policy, RBAC. Belayer tries again.", "Remove the cause that the message quotes."],
     ["RecreationExhausted", "Warning", "PodRecreation, pod", "Every allowed re-creation was rejected too.", "Make room, or correct the requests: the message quotes the kubelet."],
     ["ReleaseDenied", "Warning", "pod, workflow, PVC", "The API server denies the patch that removes a hold. Belayer retries after 30 s to 10 min.", "`belayer check --service-account`; the Event quotes the policy or webhook."],
     ["ReleasedWithoutEvidence", "Warning", "pod", "`releaseAfter` of the profile has passed, and the pod is released although its result was not read.", "Find out why the consumer did not read it. Without the key `releaseAfter` this never happens."],

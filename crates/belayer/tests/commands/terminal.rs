@@ -1,5 +1,6 @@
 //! What is printed on a terminal of 80 columns, which the program `script` of util-linux provides.
 
+use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
@@ -108,4 +109,58 @@ async fn drain_does_not_ask_with_yes() {
     let (code, text) = on_terminal(&world, "drain --yes", "").await;
     assert_eq!(code, 0, "{text}");
     assert!(!text.contains("Continue?"), "{text}");
+}
+
+/// Output that cannot be written is an error; a closed pipe is not, as in `belayer stuck | head`.
+#[rstest]
+#[case("stuck")]
+#[case("stuck -ojson")]
+#[case("explain namespace/default")]
+#[case("status -oyaml")]
+#[case("check")]
+#[case("drain --dry-run")]
+#[case("config")]
+#[case("completions bash")]
+#[case("__complete stuck -")]
+#[case("man")]
+#[case("crds")]
+#[case("version")]
+#[case("--help")]
+#[tokio::test(flavor = "multi_thread")]
+async fn output_that_cannot_be_written_is_an_error(#[case] arguments: &str) {
+    let world = World::new().await;
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = world.command(&arguments);
+    command.stdout(full);
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+    let output = output.await.unwrap();
+    let says = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{says}");
+    assert!(
+        says.contains("cannot write to standard output: No space left"),
+        "{says}"
+    );
+    assert!(!says.contains("panicked"), "{says}");
+
+    let mut command = world.command(&arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let closed = move || {
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take());
+        child.wait_with_output().unwrap()
+    };
+    let output = tokio::task::spawn_blocking(closed).await.unwrap();
+    let says = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !says.contains("cannot write") && !says.contains("panicked"),
+        "{says}"
+    );
+    assert!(
+        output
+            .status
+            .code()
+            .is_some_and(|code| code != 1 && code < 100),
+        "{output:?}"
+    );
 }

@@ -25,10 +25,22 @@ async fn holds_without_a_rule_are_left_to_drain() {
         let group = &report["groups"][0];
         assert_eq!(group["finalizer"], HOLD, "{report:#}");
         assert_eq!(group["verdict"], "held-by-belayer", "{group:#}");
+        assert!(!group["proof"].as_array().unwrap().is_empty(), "{group:#}");
         let next = group["next"].to_string();
         assert!(next.contains("belayer drain --unselected"), "{group:#}");
+        // Only the configuration that Belayer runs with shows what it still selects.
+        assert!(!group["next"][1]["command"].is_string(), "{group:#}");
         assert!(!next.contains("Start Belayer again"), "{group:#}");
     }
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("belayer.yaml");
+    std::fs::write(&config, "apiVersion: config.belayer.dev/v1alpha1\n").unwrap();
+    let config = config.display().to_string();
+    let stuck = ["stuck", "--config", &config, "-ojson"];
+    let report = world.run(&stuck).await.json();
+    let next = &report["groups"][0]["next"];
+    let command = format!("belayer drain --unselected --config {config}");
+    assert!(next.to_string().contains(&command), "{report:#}");
 }
 
 /// A14: a backup or an archive brings Belayer's finalizers into a cluster without Belayer, on objects of whatever kind.

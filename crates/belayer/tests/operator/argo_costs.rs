@@ -226,6 +226,73 @@ async fn a19_a_pod_is_released_within_a_second_after_its_status() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a19_a_status_that_could_be_read_again_releases_within_a_second() {
+    let world = World::new();
+    let uid = world.workflow("build");
+    let _belayer = world.run();
+    let mut pod = crate::world::pod("step", "build", &uid);
+    pod["metadata"]["annotations"] = json!({ NODE_ID: "build-step" });
+    world.create(&Gvr::PODS, Some(NAMESPACE), pod);
+    eventually("it is held", || world.is_held("step")).await;
+    world.end("step");
+    world.delete(&Gvr::PODS, Some(NAMESPACE), "step");
+    let unreadable = json!({ "status": { "compressedNodes": "!!" } });
+    world.patch(&WORKFLOWS, "build", unreadable);
+    let_pass(Duration::from_secs(10)).await;
+    assert!(world.is_held("step"));
+    let nodes = json!({ "build-step": { "phase": "Succeeded" } });
+    let readable = json!({ "status": { "compressedNodes": null, "nodes": nodes } });
+    world.patch(&WORKFLOWS, "build", readable);
+    within(Duration::from_secs(1), "it is released", || {
+        !world.is_held("step")
+    })
+    .await;
+}
+
+/// What the histogram of releases has counted: how many, and their seconds.
+fn releases(exporter: &Exporter) -> (f64, f64) {
+    let text = exporter.render();
+    let value = |name: &str| {
+        let of_pods =
+            |line: &&str| line.starts_with(name) && line.contains("controller=\"pod-finalizer\"");
+        let line = text.lines().find(of_pods).expect("it is published");
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    (
+        value("belayer_release_duration_seconds_count"),
+        value("belayer_release_duration_seconds_sum"),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_release_begins_with_its_evidence() {
+    let world = World::new();
+    let (recorder, exporter) = Exporter::detached().unwrap();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let uid = world.workflow("build");
+    let _belayer = world.run();
+    for (name, deleted) in [("deleted", true), ("ended", false)] {
+        let mut pod = crate::world::pod(name, "build", &uid);
+        pod["metadata"]["annotations"] = json!({ NODE_ID: format!("build-{name}") });
+        world.create(&Gvr::PODS, Some(NAMESPACE), pod);
+        eventually("it is held", || world.is_held(name)).await;
+        world.end(name);
+        if deleted {
+            world.delete(&Gvr::PODS, Some(NAMESPACE), name);
+        }
+    }
+    // Argo is slow: the pods' ends are no evidence.
+    let_pass(Duration::from_secs(100)).await;
+    world.consume("deleted");
+    world.consume("ended");
+    eventually("both are released", || world.held_pods() == 0).await;
+    let_pass(Duration::from_secs(1)).await;
+    let (count, seconds) = releases(&exporter);
+    assert_eq!(count, 2.0);
+    assert!(seconds < 2.0, "{seconds} s");
+}
+
 /// The server answers the patch that removes the last finalizer of a deleted pod with the version before, so the
 /// version does not show that the cache is stale.
 #[tokio::test(start_paused = true)]

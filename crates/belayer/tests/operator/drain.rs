@@ -262,6 +262,14 @@ async fn the_namespace_may_be_deleted_only_without_holds() {
     world.delete(&Gvr::PODS, Some(NAMESPACE), "web");
     assert_eq!(drained(&world).await.outcome, Outcome::Clean);
     assert_eq!(mark(&world), "true");
+    // A hold comes back, as from a backup: the next drain is not clean.
+    pvc(&world, "restored", &[PVC_HOLD]);
+    user_of(&world, "restored");
+    assert_eq!(drained(&world).await.outcome, Outcome::LeftOver);
+    assert_eq!(mark(&world), Value::Null);
+    world.delete(&Gvr::PODS, Some(NAMESPACE), "web");
+    assert_eq!(drained(&world).await.outcome, Outcome::Clean);
+    assert_eq!(mark(&world), "true");
     assert_eq!(gate(&world)["mode"], "draining");
     let off = drain(&world, Writes::Sent)
         .resume(&belayer_drain::progress::Silent)

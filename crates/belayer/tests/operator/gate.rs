@@ -77,6 +77,28 @@ pub(super) fn is_held_elsewhere(world: &World, pod: &str) -> bool {
     })
 }
 
+/// A drain that removed finalizers would otherwise have to remove them again.
+#[tokio::test(start_paused = true)]
+async fn no_hold_is_added_as_soon_as_a_drain_has_begun() {
+    let world = World::new();
+    with_gate(&world, &json!({}));
+    let uid = world.workflow("build");
+    let _belayer = world.run();
+    let_pass(Duration::from_secs(10)).await;
+    let draining = json!({ "data": { "mode": "draining" } });
+    world.patch_in(
+        &gates(),
+        Some("belayer-system"),
+        "belayer-gate",
+        draining,
+        Subresource::None,
+    );
+    let_pass(Duration::from_millis(50)).await;
+    world.pod("late", "build", &uid);
+    let_pass(Duration::from_secs(10)).await;
+    assert!(!world.is_held("late"));
+}
+
 /// T4: only the namespace with the waiting deletions is closed, and no release is stopped.
 #[tokio::test(start_paused = true)]
 async fn t4_a_closed_namespace_stops_only_its_own_holds() {

@@ -1,16 +1,19 @@
 //! What a tenant writes into its own pods.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use belayer::operator::Components;
 use belayer_core::executor::Writes;
 use belayer_core::logged::Log;
-use belayer_holds::names::POD_STATUS_HOLD;
+use belayer_holds::names::{POD_RECREATION_HOLD, POD_STATUS_HOLD, WORKFLOW_HOLD};
 use belayer_pod_finalizer::profile::config::Settings;
 use belayer_sandbox::{Gvr, ListOptions, Verb};
+use belayer_workload::WORKFLOWS;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{NAMESPACE, World, eventually, has_hold, let_pass, pod};
+use crate::world::{NAMESPACE, World, eventually, has_hold, let_pass, pod, within};
 
 /// A store keeps only a few finalizers of such a pod; the patch must name all of them, in their order.
 #[tokio::test(start_paused = true)]
@@ -47,6 +50,73 @@ async fn t3_thousands_of_finalizers_of_others_stay_as_they_are() {
     assert_eq!(finalizers(&world), expected);
     let_pass(Duration::from_secs(60)).await;
     assert!(world.applied_pod_writes() <= 2);
+    belayer.stop().await;
+}
+
+/// A tenant writes into Events and log lines what a workflow controller would write into an annotation.
+#[tokio::test(start_paused = true)]
+async fn a_tenant_writes_no_line_of_the_log() {
+    let log = Log::kept();
+    let world = World::new();
+    let uid = world.workflow("build");
+    let mut object = pod("mine", "build", &uid);
+    let forged =
+        "x\n2026-11-30T00:00:00Z  INFO belayer: released object=t-b/victim\u{1b}[8m\u{202e}";
+    object["metadata"]["annotations"] = json!({ "workflows.argoproj.io/node-id": forged });
+    world.create(&Gvr::PODS, Some(NAMESPACE), object);
+    let belayer = world.run();
+    eventually("it is held", || world.is_held("mine")).await;
+    world.end("mine");
+    world.delete(&Gvr::PODS, Some(NAMESPACE), "mine");
+    let messages = || {
+        let events = world
+            .cluster()
+            .list(&Gvr::EVENTS, None, &ListOptions::default());
+        let events = events.unwrap().items;
+        let messages = events.iter().map(|event| event["message"].to_string());
+        let all: Vec<_> = messages
+            .filter(|text| text.contains("t-b/victim"))
+            .collect();
+        all
+    };
+    eventually("an Event contains it", || !messages().is_empty()).await;
+    for text in messages().iter().chain(&log.lines("t-b/victim")) {
+        assert!(text.contains("x 2026-11-30T00:00:00Z  INFO"), "{text:?}");
+        assert!(!text.contains(['\n', '\u{1b}', '\u{202e}']), "{text:?}");
+    }
+    belayer.stop().await;
+}
+
+/// pod-recreation is off by default, and the process looks for its finalizers less and less often.
+#[tokio::test(start_paused = true)]
+async fn the_finalizer_of_a_controller_that_is_off_keeps_nothing_for_long() {
+    let world = World::new();
+    let mut components = Components::default().with(Settings::default());
+    let recreation = belayer_pod_recreation::config::Settings::default();
+    components.switched_off.push(Arc::new(recreation));
+    let workflows = belayer_workflow_finalizer::Settings::default();
+    components.switched_off.push(Arc::new(workflows));
+    let belayer = world.run_components(components);
+    let_pass(Duration::from_secs(24 * 60 * 60)).await;
+    // A second one soon after the first waits for a moment.
+    for (name, limit) in [("first", 1), ("second", 31)] {
+        let mut object = pod(name, "none", "none");
+        object["metadata"]["ownerReferences"] = json!([]);
+        object["metadata"]["finalizers"] = json!([POD_RECREATION_HOLD]);
+        world.create(&Gvr::PODS, Some(NAMESPACE), object);
+        let workflow = json!({
+            "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "spec": {},
+            "metadata": { "namespace": NAMESPACE, "name": name, "finalizers": [WORKFLOW_HOLD] },
+        });
+        world.create(&WORKFLOWS, Some(NAMESPACE), workflow);
+        for kind in [&Gvr::PODS, &WORKFLOWS] {
+            world.delete(kind, Some(NAMESPACE), name);
+            within(Duration::from_secs(limit), "it is released", || {
+                world.cluster().get(kind, Some(NAMESPACE), name).is_err()
+            })
+            .await;
+        }
+    }
     belayer.stop().await;
 }
 

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::http::RequestError;
+use crate::recorded::Recorded;
 
 /// A server that answers no request to `/slow` before it is told to.
 struct Server {
@@ -161,4 +162,38 @@ async fn l10_a_slow_server_gets_at_most_64_requests_at_once() {
     // their connections are closed.
     assert!(most.0 <= CONNECTIONS + 1 + 7, "{most:?}");
     assert!(most.1 <= CONNECTIONS + 1 + 7, "{most:?}");
+}
+
+/// As client-go: no response is `<error>`, whether it did not come in time or its caller does not wait for it any more.
+#[tokio::test]
+async fn a_request_without_a_response_in_time_is_counted() {
+    let recorded = Recorded::default();
+    let _recorder = metrics::set_default_local_recorder(&recorded);
+    let server = Server::start().await;
+    let client = connect(server.config(), "test/1.0").unwrap();
+    let counted = |code| {
+        let series = format!("rest_client_requests_total{{code={code},method=GET}}");
+        recorded.counter(&series)
+    };
+    let durations = || recorded.samples("rest_client_request_duration_seconds{verb=GET}");
+
+    let answer = crate::http::Request::get("/lease").send(&client).await;
+    assert!(answer.is_ok(), "{answer:?}");
+    assert_eq!((counted("200"), durations().len()), (1, 1));
+
+    let request = crate::http::Request::get("/slow").timeout(Duration::from_millis(50));
+    let answer = request.send(&client).await;
+    assert!(
+        matches!(answer, Err(RequestError::Timeout(_))),
+        "{answer:?}"
+    );
+    assert_eq!((counted("<error>"), counted("200")), (1, 1));
+    assert!(durations()[1] >= 0.04, "{:?}", durations());
+
+    let sent = send(&client, Urgency::Other, 1).pop().unwrap();
+    server.until(1).await;
+    sent.abort();
+    assert!(sent.await.unwrap_err().is_cancelled());
+    assert_eq!((counted("<error>"), counted("200")), (2, 1));
+    assert_eq!(durations().len(), 3);
 }

@@ -366,10 +366,14 @@ impl Elector {
             }
             _ => "",
         };
-        // The same error is logged only once.
-        if self.logged.as_deref() != Some(reason.as_str()) {
+        // The same error is logged only once. How long a response was awaited differs from attempt to attempt.
+        let same = match error {
+            RequestError::Timeout(_) => "no complete response".to_owned(),
+            _ => reason.clone(),
+        };
+        if self.logged.as_ref() != Some(&same) {
             tracing::warn!(lease = %self.settings.lease, state = status.message(), "could not {verb} the lease: {reason}{help}");
-            self.logged = Some(reason);
+            self.logged = Some(same);
         }
     }
 

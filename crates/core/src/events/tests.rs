@@ -70,6 +70,20 @@ async fn l4_an_object_has_25_events_at_once_and_one_more_every_five_minutes() {
     assert!(!record(REASONS[27]));
 }
 
+/// A tenant chooses parts of messages, such as its annotations and the reason in a pod's status.
+#[tokio::test(start_paused = true)]
+async fn a_message_is_one_line_without_control_characters() {
+    let log = crate::logged::Log::kept();
+    let (recorder, mut receiver) = queue_of_notices();
+    let forged = "node \"x\n2026-11-30T00:00:00Z  INFO released\u{1b}[8m\u{202e}\" is unknown";
+    recorder.record(&regarding(), &Notice::warning("Unknown", forged));
+    let shown = "node \"x 2026-11-30T00:00:00Z  INFO released\u{fffd}[8m\u{fffd}\" is unknown";
+    let (_, notice) = receiver.try_recv().unwrap();
+    assert_eq!(notice.message, shown);
+    assert_eq!(log.text().lines().count(), 1, "{}", log.text());
+    assert!(log.text().contains(shown), "{}", log.text());
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_may_be_repeated_is_not_remembered() {
     let (recorder, _receiver) = queue_of_notices();

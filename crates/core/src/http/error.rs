@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::class::ErrorClass;
 use super::status::ApiError;
+use crate::duration;
 use crate::object::{ObjectKey, Resource};
 
 /// Why a request failed. Returned by [`Request::send`](crate::http::Request::send); the [module's
@@ -12,7 +13,7 @@ pub enum RequestError {
     #[error(transparent)]
     Api(Box<ApiError>),
     /// No complete response in time. A write may have been applied.
-    #[error("no complete response within {0:?}")]
+    #[error("no complete response within {}", duration::format(*.0))]
     Timeout(Duration),
     /// The connection could not be made or broke. A write may have been applied.
     #[error("the connection failed")]

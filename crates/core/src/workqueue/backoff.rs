@@ -13,6 +13,9 @@ use std::time::Duration;
 /// failures, the ceiling continues from its value, within the bounds of the new curve. A key that
 /// had a few conflicts and is then denied starts the slow curve at its beginning, not at its end.
 ///
+/// A failure before the floor of the one before it has passed does not double the ceiling: the key was added again, and
+/// its retry was not due.
+///
 /// ```
 /// use std::time::Duration;
 /// use belayer_core::workqueue::Backoff;
@@ -95,8 +98,13 @@ impl Backoff {
     pub fn ceiling_after(&self, previous: Option<Duration>) -> Duration {
         match previous {
             None => self.first.min(self.cap),
-            Some(previous) => previous.saturating_mul(2).max(self.first).min(self.cap),
+            Some(previous) => self.ceiling_of(previous.saturating_mul(2)),
         }
+    }
+
+    /// This ceiling within the bounds of the curve.
+    pub(super) fn ceiling_of(&self, ceiling: Duration) -> Duration {
+        ceiling.max(self.first).min(self.cap)
     }
 
     /// The delay below `ceiling` for a `draw` from 0 to 1.

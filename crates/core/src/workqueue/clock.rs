@@ -8,7 +8,7 @@ use tokio::time::Instant;
 const MAX_DELAY: Duration = Duration::from_secs(315_360_000);
 
 /// A point in time, in nanoseconds since the queue was created.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Tick(pub(super) u64);
 
 impl Tick {

@@ -178,18 +178,23 @@ impl<K> State<K> {
             Found::New(index) => (index, None),
             Found::Known(index, key) => (index, Some(key)),
         };
-        let delay = self.fail(index, backoff, draw);
+        let delay = self.fail(index, backoff, draw, now);
         self.merge(index, priority, When::At(now.after(delay)), now);
         (delay, spare)
     }
 
     /// Counts a failure and draws the delay.
-    fn fail(&mut self, index: u32, backoff: Backoff, draw: f64) -> Duration {
+    fn fail(&mut self, index: u32, backoff: Backoff, draw: f64, now: Tick) -> Duration {
         let entry = self.table.entry_mut(index);
         let previous = (entry.failures > 0).then(|| Duration::from_nanos(entry.ceiling));
-        let ceiling = backoff.ceiling_after(previous);
+        let ceiling = match previous {
+            // The key was added in between.
+            Some(same) if now < entry.not_before => backoff.ceiling_of(same),
+            previous => backoff.ceiling_after(previous),
+        };
         entry.failures = entry.failures.saturating_add(1);
         entry.ceiling = nanos(ceiling);
+        entry.not_before = now.after(backoff.floor());
         self.retries += 1;
         backoff.delay(ceiling, draw)
     }

@@ -69,6 +69,8 @@ pub(super) struct Entry<K> {
     pub(super) next: u32,
     /// Backoff ceiling of the last failure, in nanoseconds.
     pub(super) ceiling: u64,
+    /// The end of the shortest delay after the last failure.
+    pub(super) not_before: Tick,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -150,6 +152,7 @@ impl<K> Table<K> {
             prev: NONE,
             next: NONE,
             ceiling: 0,
+            not_before: Tick::default(),
         };
         let index = if self.free == NONE {
             // Four billion keys do not fit into memory.

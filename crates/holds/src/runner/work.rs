@@ -113,7 +113,8 @@ impl<K: Slim> Shared<K> {
         }
         let again = considered.iter().filter_map(|one| one.requeue_after).min();
         let due = considered.iter().filter_map(|one| one.due).min();
-        let asked = considered.iter().any(|one| one.asked != Asked::No);
+        // A query that waits does so because the evidence does not exist yet.
+        let asked = considered.iter().any(|one| one.asked == Asked::Now);
         let end = self.later(key, again, due);
         let planned = match object {
             Some(object) => merge(object.object.meta(), &self.parts.finalizers, considered),

@@ -10,6 +10,7 @@ mod volumes;
 mod webhooks;
 
 use belayer_core::object::Resource;
+use belayer_core::words::one_or_many;
 use jiff::Timestamp;
 
 use crate::evidence::{NotExplained, World};
@@ -20,10 +21,23 @@ use crate::reader::ReadResult;
 use crate::report::{
     API_VERSION, Cause, Group, Known, Report, Setter, Step, StuckObject, Summary, Unseen, Verdict,
 };
+use crate::scan::Scope;
 use crate::untrusted::word;
 
 /// Maximum number of steps reported per group; further ones are of the same kind.
 const STEPS: usize = 4;
+
+/// Maximum number of groups in a cross-reference.
+const SEEN: usize = 3;
+
+/// Maximum number of finalizers of one object that are diagnosed, besides Belayer's: a user may set thousands of them.
+const FINALIZERS: usize = 20;
+
+/// The finalizer of the garbage collector.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+
+/// The finalizer in a namespace's spec.
+const KUBERNETES: &str = "kubernetes";
 
 /// Why one object is not deleted yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +54,8 @@ pub(crate) struct Diagnosis {
     pub(crate) next: Vec<Step>,
     /// Distinguishes groups that are equal otherwise.
     pub(crate) about: String,
+    /// The words of the headline after the objects; if it is empty, those of the cause.
+    pub(crate) headline: String,
     /// Facts about the finalizer, if it is a known one.
     pub(crate) known: Option<Known>,
 }
@@ -55,6 +71,7 @@ impl Diagnosis {
             detail: Vec::new(),
             next: Vec::new(),
             about: String::new(),
+            headline: String::new(),
             known: None,
         }
     }
@@ -87,6 +104,11 @@ impl Diagnosis {
         self
     }
 
+    /// Whether nothing is known about its finalizer: any object shows whose it is as well as the others.
+    fn is_about_an_unknown_finalizer(&self) -> bool {
+        self.cause == Cause::Finalizer && self.verdict == Verdict::Unknown && self.known.is_none()
+    }
+
     fn is_like(&self, other: &Self) -> bool {
         self.cause == other.cause
             && self.finalizer == other.finalizer
@@ -94,6 +116,7 @@ impl Diagnosis {
             && self.proof == other.proof
             && self.missing == other.missing
             && self.about == other.about
+            && self.headline == other.headline
     }
 }
 
@@ -111,8 +134,11 @@ pub(crate) fn report(world: &World, now: Timestamp) -> Report {
                 .find(|(known, _)| known.is_like(&diagnosis))
             {
                 Some((known, objects)) => {
+                    let one_is_enough = known.is_about_an_unknown_finalizer();
                     for step in diagnosis.next {
-                        if !known.next.contains(&step) {
+                        let is_known =
+                            |one: &Step| *one == step || one_is_enough && one.say == step.say;
+                        if !known.next.iter().any(is_known) {
                             known.next.push(step);
                         }
                     }
@@ -146,6 +172,10 @@ pub(crate) fn report(world: &World, now: Timestamp) -> Report {
         api_version: API_VERSION,
         kind: "StuckReport",
         summary: summary(world),
+        namespace: match &world.scope {
+            Scope::Cluster => None,
+            Scope::Namespace(name) => Some(name.clone()),
+        },
         groups,
         unseen: unseen(world),
     }
@@ -188,11 +218,20 @@ fn unseen(world: &World) -> Vec<Unseen> {
 pub(crate) fn diagnose(object: &Terminating, world: &World, now: Timestamp) -> Vec<Diagnosis> {
     let kind = &object.object.kind.resource;
     let is_pod = kind.is_same_kind(&Resource::pods());
-    let mut all: Vec<Diagnosis> = object
-        .finalizers
+    let is_belayers = |finalizer: &&String| explained(object, finalizer, world).is_some();
+    let (belayers, mut others): (Vec<_>, Vec<_>) = object.finalizers.iter().partition(is_belayers);
+    others.sort_by_key(|finalizer| world.known.find(finalizer).is_none());
+    let more = others.len().saturating_sub(FINALIZERS);
+    others.truncate(FINALIZERS);
+    let mut all: Vec<Diagnosis> = belayers
         .iter()
+        .chain(&others)
         .map(|finalizer| of_finalizer(object, finalizer, world, now))
         .collect();
+    if let (1.., Some(last)) = (more, all.last_mut()) {
+        let finalizers = one_or_many(more, "more finalizer", "more finalizers");
+        last.detail.push(format!("it has {finalizers}"));
+    }
     if kind.is_same_kind(&Resource::namespaces()) {
         all.extend(structure::namespace(object, world, now));
     }
@@ -211,13 +250,10 @@ pub(crate) fn diagnose(object: &Terminating, world: &World, now: Timestamp) -> V
         });
     }
     // Belayer decides about the pods of lost nodes itself.
-    let is_belayers = |finalizer: &String| explained(object, finalizer, world).is_some();
-    if is_pod && !object.finalizers.iter().all(is_belayers) {
+    if is_pod && !object.finalizers.iter().all(|one| is_belayers(&one)) {
         all.extend(pods::on_lost_node(object, world));
     }
-    if is_pod || !object.finalizers.is_empty() {
-        all.extend(webhooks::in_the_way(object, world));
-    }
+    all.extend(webhooks::in_the_way(object, world));
     all
 }
 
@@ -237,7 +273,7 @@ fn of_finalizer(object: &Terminating, finalizer: &str, world: &World, now: Times
     }
     let kind = &object.object.kind.resource;
     let special = match finalizer {
-        "foregroundDeletion" => structure::dependents(object, world),
+        FOREGROUND => structure::dependents(object, world),
         "customresourcecleanup.apiextensions.k8s.io" => Some(structure::instances(object, world)),
         // An object of another kind may have it from a manifest: no pod uses that.
         "kubernetes.io/pvc-protection" | "belayer.dev/pvc-protection"
@@ -266,6 +302,7 @@ fn of_finalizer(object: &Terminating, finalizer: &str, world: &World, now: Times
 }
 
 fn group(number: usize, diagnosis: Diagnosis, objects: Vec<StuckObject>) -> Group {
+    let headline = headline(&diagnosis, &objects);
     let mut next = diagnosis.next;
     if next.len() > STEPS {
         let more = next.len() - (STEPS - 1);
@@ -274,7 +311,7 @@ fn group(number: usize, diagnosis: Diagnosis, objects: Vec<StuckObject>) -> Grou
     }
     Group {
         number,
-        headline: headline(diagnosis.cause, diagnosis.finalizer.as_deref(), &objects),
+        headline,
         known: diagnosis.known,
         cause: diagnosis.cause,
         finalizer: diagnosis.finalizer,
@@ -296,12 +333,15 @@ pub(crate) fn known(entry: &Entry) -> Known {
     }
 }
 
-fn headline(cause: Cause, finalizer: Option<&str>, objects: &[StuckObject]) -> String {
+fn headline(diagnosis: &Diagnosis, objects: &[StuckObject]) -> String {
     let what = count(objects);
+    if !diagnosis.headline.is_empty() {
+        return format!("{what}: {}", diagnosis.headline);
+    }
     let is = if objects.len() == 1 { "is" } else { "are" };
     let wait = if objects.len() == 1 { "waits" } else { "wait" };
-    let finalizer = finalizer.unwrap_or_default();
-    match cause {
+    let finalizer = diagnosis.finalizer.as_deref().unwrap_or_default();
+    match diagnosis.cause {
         Cause::DeadApi => "an API does not answer: no namespace can be deleted".to_owned(),
         Cause::Webhook => {
             format!("{what}: a webhook without a ready endpoint rejects every change")
@@ -368,11 +408,14 @@ fn cross_reference(groups: &mut [Group]) {
             entry.push((group.number, object.uid.clone()));
         }
     }
-    let mut kinds: std::collections::BTreeMap<(String, String), usize> = Default::default();
+    let mut kinds: std::collections::BTreeMap<(String, String), Vec<usize>> = Default::default();
     for group in groups.iter() {
         for object in &group.objects {
             let kind = (object.namespace.clone(), object.resource.clone());
-            kinds.entry(kind).or_insert(group.number);
+            let numbers = kinds.entry(kind).or_default();
+            if numbers.last() != Some(&group.number) {
+                numbers.push(group.number);
+            }
         }
     }
     for group in groups.iter_mut() {
@@ -396,12 +439,35 @@ fn cross_reference(groups: &mut [Group]) {
                     .and_then(|kind| kinds.get(&(object.name.clone(), kind.to_owned())));
                 if let Some((other, _)) = place {
                     line.push_str(&format!(", which is stuck too: see [{other}]"));
-                } else if let Some(other) = several {
-                    line.push_str(&format!(", see [{other}]"));
+                } else if let Some(others) = several {
+                    line.push_str(&see(others));
                 }
             }
         }
     }
+}
+
+/// Whether it is a namespace with the finalizer of the namespace controller.
+fn waits_for_namespace_controller(object: &Terminating, world: &World) -> bool {
+    let kind = &object.object.kind.resource;
+    let state = world.namespaces.get(object.object.key.name());
+    let state = state.and_then(ReadResult::found);
+    kind.is_same_kind(&Resource::namespaces())
+        && state.is_some_and(|state| state.finalizers.iter().any(|name| name == KUBERNETES))
+}
+
+/// `, see [1], [2]`, with the numbers of groups.
+fn see(numbers: &[usize]) -> String {
+    let shown: Vec<String> = numbers
+        .iter()
+        .take(SEEN)
+        .map(|n| format!("[{n}]"))
+        .collect();
+    let more = match numbers.len() - shown.len() {
+        0 => String::new(),
+        more => format!(" and {}", one_or_many(more, "more group", "more groups")),
+    };
+    format!(", see {}{more}", shown.join(", "))
 }
 
 /// Shows a service and what is behind it.

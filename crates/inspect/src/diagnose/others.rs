@@ -93,7 +93,7 @@ pub(super) fn controller(
     if entry.is_some_and(Entry::is_belayers) {
         return match health {
             ControllerHealth::Gone(proof) => left_alone(proof),
-            _ => unruled(object),
+            _ => unruled(object, finalizer, world),
         };
     }
     let owner = entry.map_or("its controller", |entry| entry.owner.as_str());
@@ -102,7 +102,7 @@ pub(super) fn controller(
             let mut found = base(Verdict::ControllerAlive, proof);
             found.next = vec![match switch(object, entry) {
                 Some(step) => step,
-                None => check_log(object, owner, workload.as_ref()),
+                None => check_log(object, not_removed(owner), workload.as_ref()),
             }];
             found.next.push(Step::run(
                 "Check the object's Events for what it waits for",
@@ -151,19 +151,29 @@ fn left_alone(proof: Vec<String>) -> Diagnosis {
 }
 
 /// A hold of Belayer's on an object of a kind that the given configuration does not cover: no controller handles it.
-fn unruled(object: &Terminating) -> Diagnosis {
+fn unruled(object: &Terminating, finalizer: &str, world: &World) -> Diagnosis {
     let kind = &object.object.kind.resource;
+    // Another configuration selects other objects: with a wrong one, the command would release what Belayer still holds.
+    let no_longer = "If it no longer has one, Belayer ignores these objects";
+    let last = match &world.config {
+        Some(path) => Step::run(
+            format!("{no_longer}; this command removes its finalizer from them"),
+            format!("belayer drain --unselected --config {}", word(path)),
+        ),
+        None => Step::say(format!(
+            "{no_longer}; `belayer drain --unselected` with Belayer's configuration (--config) removes its finalizer from \
+             them"
+        )),
+    };
     Diagnosis::new(Cause::Hold, Verdict::HeldByBelayer)
+        .proven(format!("{finalizer} is a finalizer of Belayer"))
         .missing(format!(
             "by which rule it is held: the configuration used here has no rule for {kind}"
         ))
         .next(Step::say(
             "If Belayer runs with a configuration that has such a rule, pass it to this command with --config",
         ))
-        .next(Step::run(
-            "If it no longer has one, Belayer ignores these objects; this command removes its finalizer from them",
-            "belayer drain --unselected --config FILE",
-        ))
+        .next(last)
 }
 
 /// Steps for a known controller whose state could not be determined.
@@ -212,21 +222,47 @@ fn base(verdict: Verdict, proof: Vec<String>) -> Diagnosis {
     }
 }
 
-fn check_log(object: &Terminating, owner: &str, workload: Option<&Workload>) -> Step {
+fn not_removed(owner: &str) -> String {
+    format!("{owner} runs and has not removed its finalizer: check its log")
+}
+
+fn check_log(object: &Terminating, say: String, workload: Option<&Workload>) -> Step {
     // With a hyphen at its start it would be an option.
     let name = word(object.object.key.name().trim_start_matches('-'));
     match workload {
         Some(workload) => Step::run(
-            format!("{owner} runs and has not removed its finalizer: check its log"),
+            say,
             format!(
                 "kubectl -n {} logs {}/{} --all-containers --since=1h | grep {name}",
                 workload.namespace, workload.kind, workload.name
             ),
         ),
-        None => Step::say(format!(
-            "{owner} runs and has not removed its finalizer: check its log"
-        )),
+        None => Step::say(say),
     }
+}
+
+/// What a running Belayer does now, and where to look if it does not: the API server may reject it, and the controller
+/// may be switched off.
+fn acts_now(object: &Terminating, explained: &Explained, workload: Option<&Workload>) -> [Step; 2] {
+    let Explained {
+        component, next, ..
+    } = explained;
+    [
+        Step::run(
+            format!(
+                "{next}; if nothing changes within some seconds, check the object's Events: one such as ReleaseDenied shows \
+                 what the API server rejects"
+            ),
+            events(object),
+        ),
+        check_log(
+            object,
+            format!(
+                "Then check that the flag --controllers of Belayer does not switch off {component}, and check Belayer's log"
+            ),
+            workload,
+        ),
+    ]
 }
 
 fn events(object: &Terminating) -> String {
@@ -341,9 +377,10 @@ pub(super) fn belayers(
     let evidence = explained.evidence.as_deref().unwrap_or("complete");
     found = found.proven(format!("the evidence for its release exists: {evidence}"));
     match health {
-        ControllerHealth::Alive(proof, _) => {
+        ControllerHealth::Alive(proof, workload) => {
             found.proof.extend(proof);
-            found.next(Step::say(explained.next.clone()))
+            found.next = acts_now(object, explained, workload.as_ref()).into();
+            found
         }
         ControllerHealth::Down(proof, workload) => {
             found.verdict = Verdict::ControllerDown;
@@ -366,9 +403,8 @@ pub(super) fn belayers(
         }
         ControllerHealth::Unknown { missing, .. } => {
             found.missing = missing;
-            found.next(Step::say(
-                "A running Belayer releases the object at once, on that evidence",
-            ))
+            found.next = acts_now(object, explained, None).into();
+            found
         }
     }
 }
@@ -401,6 +437,7 @@ fn kept(
 ) -> Diagnosis {
     let hold = found.finalizer.clone().unwrap_or_default();
     let users = volumes::end_the_user(object, world);
+    let acts = !matches!(explained.action, Action::Keep | Action::Nothing);
     match health {
         ControllerHealth::Gone(proof) => {
             found.proof.extend(proof);
@@ -413,6 +450,12 @@ fn kept(
             found.proof.extend(proof);
             found.next = start_again("Belayer", ONCE_THERE, workload.as_ref());
             found.next.extend(users);
+        }
+        ControllerHealth::Alive(proof, workload) if acts => {
+            found.proof.extend(proof);
+            found.next = acts_now(object, explained, workload.as_ref()).into();
+            found.next.extend(users);
+            found.next.extend(ask_for_release(object));
         }
         ControllerHealth::Alive(..) | ControllerHealth::Unknown { .. } => {
             found.next.push(Step::say(explained.next.clone()));

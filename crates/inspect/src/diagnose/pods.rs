@@ -12,16 +12,19 @@ pub(super) fn without_finalizers(object: &Terminating, world: &World) -> Diagnos
     let list = world.pods.get(key.namespace().unwrap_or_default());
     let Some(pods) = list.and_then(ReadResult::found) else {
         return Diagnosis::new(Cause::Node, Verdict::Unknown)
-            .missing(format!("which node the pod is on: pods: {}", why(list)));
+            .missing(format!("which node the pod is on: pods: {}", why(list)))
+            .next(describe(object, ""));
     };
     let Some(pod) = pods.iter().find(|pod| pod.name == key.name()) else {
         return Diagnosis::new(Cause::Nothing, Verdict::Unknown)
             .missing("what blocked the deletion: the pod was deleted during this check");
     };
     if pod.node.is_empty() {
-        return Diagnosis::new(Cause::Nothing, Verdict::Unknown).missing(
-            "what blocks the deletion: the pod is not bound to a node and has no finalizer",
-        );
+        return Diagnosis::new(Cause::Nothing, Verdict::Unknown)
+            .missing(
+                "what blocks the deletion: the pod is not bound to a node and has no finalizer",
+            )
+            .next(describe(object, ""));
     }
     on_node(object, &pod.node, world)
 }
@@ -58,13 +61,27 @@ fn on_node(object: &Terminating, node: &str, world: &World) -> Diagnosis {
                     format!("kubectl taint nodes {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"),
                 )),
             None => Diagnosis::new(Cause::Node, Verdict::Unknown)
-                .missing(format!("whether the kubelet of node {node} runs: the node has no Ready condition")),
+                .missing(format!("whether the kubelet of node {node} runs: the node has no Ready condition"))
+                .next(describe(object, ""))
+                .next(Step::run("Check the node", format!("kubectl describe node {node}"))),
         },
         other => Diagnosis::new(Cause::Node, Verdict::Unknown)
-            .missing(format!("whether node {node} exists: {}", why(other))),
+            .missing(format!("whether node {node} exists: {}", why(other)))
+            .next(describe(
+                object,
+                "; with the ClusterRole belayer-viewer this command also reads nodes",
+            )),
     };
     node.clone_into(&mut found.about);
     found
+}
+
+/// Shows what Kubernetes itself reports about the pod.
+fn describe(object: &Terminating, more: &str) -> Step {
+    Step::run(
+        format!("Check the pod's status and Events{more}"),
+        object.object.kubectl("describe"),
+    )
 }
 
 fn gone(object: &Terminating, node: &str) -> Diagnosis {

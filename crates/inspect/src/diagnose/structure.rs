@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::others::own_controller;
-use super::{Diagnosis, behind, why};
+use super::{Diagnosis, KUBERNETES, behind, waits_for_namespace_controller, webhooks, why};
 use crate::details::Condition;
 use crate::evidence::{NamespaceState, World};
 use crate::object::{ObjectRef, Terminating};
@@ -15,9 +15,6 @@ use crate::scan::{Population, Scope};
 
 /// Maximum number of dependents, kinds or names that are listed.
 const NAMED: usize = 5;
-
-/// The finalizer in a namespace's spec.
-const KUBERNETES: &str = "kubernetes";
 
 /// How the API server's error about a conversion webhook starts.
 const CONVERSION: &str = "conversion webhook";
@@ -68,7 +65,7 @@ pub(super) fn namespace(object: &Terminating, world: &World, now: Timestamp) -> 
             ];
         }
     };
-    if !state.finalizers.iter().any(|name| name == KUBERNETES) {
+    if !waits_for_namespace_controller(object, world) {
         return Vec::new();
     }
     if world.dead_apis.found().is_some_and(|apis| !apis.is_empty()) {
@@ -165,14 +162,12 @@ fn content(object: &Terminating, world: &World, now: Timestamp) -> Diagnosis {
     let lines = remaining(object, world);
     let blind = unseen_kinds(world);
     if !lines.is_empty() && blind.is_empty() && being_deleted(name, world).is_empty() {
-        let mut found = own_controller(
+        let mut found = namespace_controller(
             object,
-            KUBERNETES,
             "none of the remaining objects is being deleted: the namespace controller has to delete them",
             world,
             now,
         );
-        found.cause = Cause::NamespaceContent;
         found.detail.extend(lines);
         return found;
     }
@@ -196,15 +191,26 @@ fn content(object: &Terminating, world: &World, now: Timestamp) -> Diagnosis {
                 format!("kubectl get namespace {name} -o yaml"),
             ));
     }
-    let mut found = own_controller(
+    namespace_controller(
         object,
-        KUBERNETES,
         "no objects remain in it: the namespace controller has to complete the deletion",
         world,
         now,
-    );
-    found.cause = Cause::NamespaceContent;
-    found
+    )
+}
+
+/// A namespace that only the namespace controller keeps, by `nothing_else`.
+fn namespace_controller(
+    object: &Terminating,
+    nothing_else: &str,
+    world: &World,
+    now: Timestamp,
+) -> Diagnosis {
+    Diagnosis {
+        cause: Cause::NamespaceContent,
+        headline: "the namespace controller has not completed the deletion".to_owned(),
+        ..own_controller(object, KUBERNETES, nothing_else, world, now)
+    }
 }
 
 fn unseen_kinds(world: &World) -> Vec<String> {
@@ -282,12 +288,12 @@ pub(super) fn dependents(object: &Terminating, world: &World) -> Option<Diagnosi
     if dependents.len() > NAMED {
         found = found.detail(format!("and {} more", dependents.len() - NAMED));
     }
-    if let Some(first) = dependents.iter().find(|dependent| {
-        world
-            .scan
-            .terminating_with(dependent.uid.as_str())
-            .is_none()
-    }) {
+    // A webhook that rejects the deletions has a group of its own.
+    let is_left = |dependent: &&ObjectRef| {
+        let uid = dependent.uid.as_str();
+        world.scan.terminating_with(uid).is_none() && !webhooks::reject_dependents(object, world)
+    };
+    if let Some(first) = dependents.iter().find(is_left) {
         found = found.next(Step::run(
             "Check this dependent, which is not being deleted: the garbage collector has not processed it, or lacks permission",
             first.kubectl("get"),

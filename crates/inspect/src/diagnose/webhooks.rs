@@ -1,50 +1,117 @@
 //! Webhooks that intercept what has to happen for a deletion and have no ready endpoint.
 
-use super::{Diagnosis, behind};
+use std::sync::Arc;
+
+use belayer_core::object::Resource;
+
+use super::{Diagnosis, FOREGROUND, behind, waits_for_namespace_controller};
 use crate::evidence::{DeadWebhook, Intercepts, World};
+use crate::kinds::Kind;
 use crate::object::Terminating;
 use crate::report::{Cause, Step, Verdict};
 
-/// The removal of a finalizer is an update, and the kubelet's last step about a pod is a deletion: a webhook with
-/// failurePolicy Fail rejects it if its service has no endpoint.
+/// A webhook with failurePolicy Fail rejects what has to happen for a deletion, if it intercepts that and its service has no
+/// endpoint.
 pub(super) fn in_the_way(object: &Terminating, world: &World) -> Vec<Diagnosis> {
-    let kind = &object.object.kind;
-    let rejected = if object.finalizers.is_empty() {
-        DELETION
-    } else {
-        REMOVAL
-    };
+    let needed = needed(object, world);
     let dead = world.webhooks.dead.iter();
-    dead.filter_map(
-        |webhook| match webhook.intercepts(rejected.operation, kind) {
-            Intercepts::No => None,
-            Intercepts::Yes => Some(diagnosis(webhook, &rejected)),
-            Intercepts::InAnotherVersion => Some(of_another_version(webhook, &rejected)),
-        },
-    )
+    dead.filter_map(|webhook| {
+        let found = needed
+            .iter()
+            .map(|request| (request.meets(webhook), request));
+        match found.max_by_key(|(intercepts, _)| *intercepts)? {
+            (Intercepts::No, _) => None,
+            (Intercepts::Yes, request) => Some(diagnosis(webhook, request)),
+            (Intercepts::InAnotherVersion, request) => Some(of_another_version(webhook, request)),
+        }
+    })
     .collect()
 }
 
-/// What a webhook rejects.
-struct Rejected {
+/// Whether a webhook rejects the deletion of dependents of this object.
+pub(super) fn reject_dependents(object: &Terminating, world: &World) -> bool {
+    let mut dead = world.webhooks.dead.iter();
+    let dependents: Vec<Needed> = dependents(object, world).collect();
+    dead.any(|webhook| {
+        let mut all = dependents.iter();
+        all.any(|request| request.meets(webhook) == Intercepts::Yes)
+    })
+}
+
+/// A request that the deletion of an object needs.
+struct Needed {
     operation: &'static str,
-    requests: &'static str,
+    kind: Arc<Kind>,
+    subresource: &'static str,
+    /// Such requests, as in "intercepts ...".
+    requests: String,
+    /// The words of the headline; if they are empty, those of the cause.
+    headline: &'static str,
+    /// What follows if they are rejected.
     so: &'static str,
 }
 
-const REMOVAL: Rejected = Rejected {
-    operation: "UPDATE",
-    requests: "updates",
-    so: "no finalizer can be removed",
-};
+impl Needed {
+    fn meets(&self, webhook: &DeadWebhook) -> Intercepts {
+        webhook.intercepts(self.operation, &self.kind, self.subresource)
+    }
+}
 
-const DELETION: Rejected = Rejected {
-    operation: "DELETE",
-    requests: "deletions",
-    so: "no kubelet can delete its pods",
-};
+/// The removal of a finalizer is an update, the kubelet's last step about a pod is a deletion, and so is the garbage
+/// collector's about a dependent. The namespace controller completes the deletion of a namespace by its finalizers in the
+/// spec.
+fn needed(object: &Terminating, world: &World) -> Vec<Needed> {
+    let kind = &object.object.kind;
+    let of_kind = |operation, requests: &str, so| Needed {
+        operation,
+        kind: Arc::clone(kind),
+        subresource: "",
+        requests: requests.to_owned(),
+        headline: "",
+        so,
+    };
+    let mut needed = Vec::new();
+    if !object.finalizers.is_empty() {
+        let so = "no finalizer can be removed";
+        needed.push(of_kind("UPDATE", "updates of this kind", so));
+    } else if kind.resource.is_same_kind(&Resource::pods()) {
+        let so = "no kubelet can delete its pods";
+        needed.push(of_kind("DELETE", "deletions of this kind", so));
+    }
+    if waits_for_namespace_controller(object, world) {
+        let so = "the namespace controller cannot complete the deletion";
+        needed.push(Needed {
+            subresource: "finalize",
+            headline: "a webhook without a ready endpoint rejects the end of the deletion",
+            ..of_kind("UPDATE", "updates of namespaces/finalize", so)
+        });
+    }
+    needed.extend(dependents(object, world));
+    needed
+}
 
-fn diagnosis(webhook: &DeadWebhook, rejected: &Rejected) -> Diagnosis {
+/// The deletions of dependents that block a foreground deletion and have not begun.
+fn dependents(object: &Terminating, world: &World) -> impl Iterator<Item = Needed> {
+    let foreground = object.finalizers.iter().any(|name| name == FOREGROUND);
+    let all = world.scan.dependents.get(object.object.uid.as_str());
+    let remaining = all
+        .into_iter()
+        .flatten()
+        .filter(move |one| foreground && world.scan.terminating_with(one.uid.as_str()).is_none());
+    remaining.map(|one| Needed {
+        operation: "DELETE",
+        kind: Arc::clone(&one.kind),
+        subresource: "",
+        requests: format!(
+            "deletions of {}, of which it has dependents",
+            one.kind.name()
+        ),
+        headline: "a webhook without a ready endpoint rejects the deletion of dependents",
+        so: "the garbage collector cannot delete these dependents",
+    })
+}
+
+fn diagnosis(webhook: &DeadWebhook, needed: &Needed) -> Diagnosis {
     let (namespace, service) = &webhook.service;
     let verdict = if webhook.may_leave_out {
         Verdict::Unknown
@@ -53,19 +120,19 @@ fn diagnosis(webhook: &DeadWebhook, rejected: &Rejected) -> Diagnosis {
     };
     let found = Diagnosis::new(Cause::Webhook, verdict)
         .proven(format!(
-            "webhook {} has failurePolicy Fail and intercepts {} of this kind",
+            "webhook {} has failurePolicy Fail and intercepts {}",
             place(webhook),
-            rejected.requests
+            needed.requests
         ))
         .proven(format!(
             "its service {namespace}/{service} has no ready endpoint: {}",
-            rejected.so
+            needed.so
         ));
-    with_steps(found, webhook)
+    with_steps(found, webhook, needed)
 }
 
 /// By default, the API server converts an object for a webhook whose rules list another version that it serves.
-fn of_another_version(webhook: &DeadWebhook, rejected: &Rejected) -> Diagnosis {
+fn of_another_version(webhook: &DeadWebhook, needed: &Needed) -> Diagnosis {
     let (namespace, service) = &webhook.service;
     let found = Diagnosis::new(Cause::Webhook, Verdict::Unknown)
         .proven(format!(
@@ -73,10 +140,10 @@ fn of_another_version(webhook: &DeadWebhook, rejected: &Rejected) -> Diagnosis {
             place(webhook)
         ))
         .missing(format!(
-            "whether it intercepts {} of these objects: its rules list other versions of this kind, which may not be served",
-            rejected.requests
+            "whether it intercepts {}: its rules list other versions of this kind, which may not be served",
+            needed.requests
         ));
-    with_steps(found, webhook)
+    with_steps(found, webhook, needed)
 }
 
 /// `guard.example.com of validatingwebhookconfiguration guard`.
@@ -85,7 +152,7 @@ fn place(webhook: &DeadWebhook) -> String {
     format!("{} of {kind} {}", webhook.name, webhook.configuration)
 }
 
-fn with_steps(mut found: Diagnosis, webhook: &DeadWebhook) -> Diagnosis {
+fn with_steps(mut found: Diagnosis, webhook: &DeadWebhook, needed: &Needed) -> Diagnosis {
     let DeadWebhook {
         resource,
         configuration,
@@ -100,6 +167,7 @@ fn with_steps(mut found: Diagnosis, webhook: &DeadWebhook) -> Diagnosis {
         ));
     }
     found.about = format!("{configuration}/{name}");
+    needed.headline.clone_into(&mut found.headline);
     let singular = resource.trim_end_matches('s');
     found
         .next(Step::run(

@@ -121,14 +121,15 @@ pub(crate) enum Intercepts {
 }
 
 impl DeadWebhook {
-    /// Whether it intercepts this operation on objects of this kind, unless it excludes them.
-    pub(crate) fn intercepts(&self, operation: &str, kind: &Kind) -> Intercepts {
+    /// Whether it intercepts this operation on objects of this kind, or on a subresource of them that is not empty, unless
+    /// it excludes them.
+    pub(crate) fn intercepts(&self, operation: &str, kind: &Kind, subresource: &str) -> Intercepts {
         // No webhook intercepts the configuration of admission itself.
         if &*kind.resource.group == "admissionregistration.k8s.io" {
             return Intercepts::No;
         }
         let of_rule = |rule: &Rule| match () {
-            () if !matches(rule, operation, kind) => Intercepts::No,
+            () if !matches(rule, operation, kind, subresource) => Intercepts::No,
             () if lists(&rule.api_versions, &kind.resource.version) => Intercepts::Yes,
             () if self.exact => Intercepts::No,
             () => Intercepts::InAnotherVersion,
@@ -139,7 +140,7 @@ impl DeadWebhook {
 }
 
 /// Whether a rule matches in any version, as the API server evaluates it.
-fn matches(rule: &Rule, operation: &str, kind: &Kind) -> bool {
+fn matches(rule: &Rule, operation: &str, kind: &Kind, subresource: &str) -> bool {
     let scope = match rule.scope.as_deref() {
         None | Some("*") => true,
         Some("Namespaced") => kind.namespaced,
@@ -148,8 +149,9 @@ fn matches(rule: &Rule, operation: &str, kind: &Kind) -> bool {
     };
     // `pods/*` matches pods and all of their subresources.
     let resource = rule.resources.iter().any(|item| {
-        let (plural, subresource) = item.split_once('/').unwrap_or((item, ""));
-        (plural == "*" || plural == &*kind.resource.plural) && matches!(subresource, "" | "*")
+        let (plural, its) = item.split_once('/').unwrap_or((item, ""));
+        let is_kind = plural == "*" || plural == &*kind.resource.plural;
+        is_kind && (its == "*" || its == subresource)
     });
     scope
         && resource
@@ -202,7 +204,22 @@ mod tests {
         rule.as_object_mut().unwrap().extend(changes);
         let webhook = webhook(serde_json::from_value(rule).unwrap(), exact);
         let kind = kind("", plural, plural == "pods");
-        assert_eq!(webhook.intercepts("UPDATE", &kind), expected);
+        assert_eq!(webhook.intercepts("UPDATE", &kind, ""), expected);
+    }
+
+    #[rstest]
+    #[case::the_subresource("pods/finalize", Intercepts::Yes)]
+    #[case::another_one("pods/status", Intercepts::No)]
+    #[case::only_the_resource("pods", Intercepts::No)]
+    #[case::all_resources("*", Intercepts::No)]
+    #[case::all_subresources("*/*", Intercepts::Yes)]
+    fn a_rule_matches_a_subresource(#[case] resource: &str, #[case] expected: Intercepts) {
+        let rule = json!({
+            "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": [resource],
+        });
+        let webhook = webhook(serde_json::from_value(rule).unwrap(), false);
+        let kind = kind("", "pods", true);
+        assert_eq!(webhook.intercepts("UPDATE", &kind, "finalize"), expected);
     }
 
     #[rstest]
@@ -227,7 +244,7 @@ mod tests {
         };
         let kind = kind(group, plural, true);
         let webhook = webhook(rule, false);
-        assert_eq!(webhook.intercepts("UPDATE", &kind), expected);
+        assert_eq!(webhook.intercepts("UPDATE", &kind, ""), expected);
     }
 
     fn webhook(rule: Rule, exact: bool) -> DeadWebhook {
@@ -248,6 +265,7 @@ mod tests {
             namespaced,
             singular: String::new(),
             short_names: Vec::new(),
+            versions: Vec::new(),
         }
     }
 }

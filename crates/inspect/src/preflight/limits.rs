@@ -1,4 +1,4 @@
-//! The policies that limit what Belayer's account writes: RBAC cannot express it.
+//! The policies that limit what Belayer's accounts write, and what others do to Belayer's objects: RBAC cannot express it.
 
 use serde_json::Value;
 
@@ -6,6 +6,7 @@ use belayer_core::object::Resource;
 use belayer_holds::names;
 
 use super::Query;
+use super::needs::{Limit, Named};
 use super::permissions::Subject;
 use super::policies::{GROUP, Got, quotes, read, unknown};
 use super::report::{About, Finding, Level};
@@ -41,12 +42,22 @@ pub fn write_policy_kinds() -> [Resource; 2] {
 /// ```
 #[must_use]
 pub fn unlimited(policy: Option<&Value>, binding: Option<&Value>, account: &str) -> Option<String> {
+    without_effect(policy, binding, Some(("matchConditions", account)))
+}
+
+/// Likewise, for a policy that has to name something in a field of its spec.
+fn without_effect(
+    policy: Option<&Value>,
+    binding: Option<&Value>,
+    named: Option<(&str, &str)>,
+) -> Option<String> {
     let Some(policy) = policy else {
         return Some("does not exist".to_owned());
     };
-    let conditions = policy["spec"]["matchConditions"].to_string();
-    if account.is_empty() || !quotes(&conditions, account) {
-        return Some(format!("does not name {account}"));
+    if let Some((field, name)) = named
+        && (name.is_empty() || !quotes(&policy["spec"][field].to_string(), name))
+    {
+        return Some(format!("does not name {name}"));
     }
     let Some(binding) = binding else {
         return Some("has no binding of the same name".to_owned());
@@ -59,53 +70,65 @@ pub fn unlimited(policy: Option<&Value>, binding: Option<&Value>, account: &str)
     (!denies).then(|| "does not deny: its binding has no validationAction Deny".to_owned())
 }
 
-/// The policies that do not limit what the checked account writes.
-pub(super) async fn check(reader: &Reader, query: &Query) -> Vec<Finding> {
-    let Subject::User { name: account, .. } = &query.subject else {
-        return Vec::new();
-    };
-    let [policies, bindings] = write_policy_kinds();
-    let mut findings = Vec::new();
+/// Those of [`names::WRITE_POLICIES`] that the parts need.
+pub(super) fn of_writes(query: &Query) -> impl Iterator<Item = Limit> {
     let is_needed = |name: &&str| {
         let mut holds = query.parts.iter().flat_map(|part| &part.holds);
         holds.any(|(kind, _)| names::write_policy(kind) == *name)
     };
-    for name in names::WRITE_POLICIES.into_iter().filter(is_needed) {
-        let what = format!("policy {name}");
-        let policy = match read(reader, &policies, name).await {
-            Got::NotServed => continue,
-            Got::Unknown(why) => {
-                findings.push(unknown(what, why));
-                continue;
-            }
-            Got::Absent => None,
-            Got::Found(policy) => Some(policy),
+    let needed = names::WRITE_POLICIES.into_iter().filter(is_needed);
+    needed.map(Limit::of_writes)
+}
+
+/// Whether a policy is there, bound, and limits what it should.
+pub(super) async fn check(reader: &Reader, limit: &Limit, query: &Query) -> Vec<Finding> {
+    let [policies, bindings] = write_policy_kinds();
+    let what = format!("policy {}", limit.name);
+    let policy = match read(reader, &policies, limit.name).await {
+        Got::NotServed => return Vec::new(),
+        Got::Unknown(why) => return vec![unknown(what, why)],
+        Got::Absent => None,
+        Got::Found(policy) => Some(policy),
+    };
+    let binding = match read(reader, &bindings, limit.name).await {
+        Got::Unknown(why) => return vec![unknown(format!("binding {}", limit.name), why)],
+        Got::Absent | Got::NotServed => None,
+        Got::Found(binding) => Some(binding),
+    };
+    findings(limit, policy.as_ref(), binding.as_ref(), query)
+}
+
+fn findings(
+    limit: &Limit,
+    policy: Option<&Value>,
+    binding: Option<&Value>,
+    query: &Query,
+) -> Vec<Finding> {
+    let what = format!("policy {}", limit.name);
+    let named = match (limit.names, &query.subject) {
+        (Named::Namespace, _) => Some(("matchConstraints", &*query.own_namespace)),
+        (Named::Account { field }, Subject::User { name, .. }) => Some((field, &**name)),
+        (Named::Account { .. }, Subject::Own) => None,
+    };
+    let mut found = Vec::new();
+    if let Some(why) = without_effect(policy, binding, named) {
+        // An admin may leave a policy out, and `belayer drain` removes the binding of the guard.
+        let level = match policy {
+            Some(_) if limit.names != Named::Namespace => Level::Missing,
+            _ => Level::Note,
         };
-        let binding = match read(reader, &bindings, name).await {
-            Got::Unknown(why) => {
-                findings.push(unknown(format!("binding {name}"), why));
-                continue;
-            }
-            Got::Absent | Got::NotServed => None,
-            Got::Found(binding) => Some(binding),
-        };
-        let Some(why) = unlimited(policy.as_ref(), binding.as_ref(), account) else {
-            continue;
-        };
-        // An admin may leave it out.
-        let level = match &policy {
-            Some(_) => Level::Missing,
-            None => Level::Note,
-        };
-        let effect = format!(
-            "{account} may change any field of the objects that it may patch, and a switch of the gate that is off stays off"
-        );
-        findings.push(
-            Finding::new(level, About::Policy, format!("{what} {why}"), effect)
-                .fix("apply it from the manifests of this namespace"),
-        );
+        let what = format!("{what} {why}");
+        let finding = Finding::new(level, About::Policy, what, limit.without);
+        found.push(finding.fix("apply it from the manifests of this namespace"));
     }
-    findings
+    if let (Some(policy), Some(value)) = (policy, limit.also)
+        && !quotes(&policy["spec"]["variables"].to_string(), value.name)
+    {
+        let what = format!("{what} denies {}", value.denied);
+        let finding = Finding::new(Level::Missing, About::Policy, what, value.without);
+        found.push(finding.fix(value.fix));
+    }
+    found
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //!   aggregation, groups and other authorizers are taken into account.
 //! - Kinds: served in the version that Belayer reads.
 //! - Admission policies: present, bound, switched by the gate, and matching what the
-//!   configuration selects.
+//!   configuration selects; those that limit writes: present, bound, and for this account.
 //! - Other owners: other field managers that set Belayer's finalizers, another Belayer, and
 //!   kube-controller-manager's own PVC controller (its flag, and deleted, unused PVCs whose finalizer it has not
 //!   removed within a minute).
@@ -62,7 +62,7 @@ use crate::reader::Reader;
 use belayer_core::http::RequestError;
 
 pub use limits::{unlimited, write_policy_kinds};
-pub use needs::{AdoptsArgo, Kind, Part, Policy, PvcMode, only_in};
+pub use needs::{AdoptsArgo, Kind, Limit, Named, Part, Policy, PvcMode, RequiredValue, only_in};
 pub use permissions::{Authorizer, Ruling, Subject, ask_in};
 pub use report::{API_VERSION, About, Finding, Level, PartReport, Report};
 pub use text::text;
@@ -112,6 +112,9 @@ pub async fn check(
         for policy in &part.policies {
             findings.extend(policies::check(reader, policy, query).await);
         }
+        for limit in &part.limits {
+            findings.extend(limits::check(reader, limit, query).await);
+        }
         if let Some(pvcs) = part.pvcs {
             findings.extend(finalizers::pvcs(reader, pvcs, query.now).await);
         }
@@ -137,7 +140,11 @@ pub async fn check(
         first
             .findings
             .extend(finalizers::installations(reader, &query.own_namespace).await);
-        first.findings.extend(limits::check(reader, query).await);
+        for limit in limits::of_writes(query) {
+            first
+                .findings
+                .extend(limits::check(reader, &limit, query).await);
+        }
         let agent = node_agent::check(reader, server.as_deref()).await;
         first.findings.extend(agent);
         first.findings.sort_by_key(|finding| finding.level);

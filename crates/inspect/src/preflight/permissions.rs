@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::reader::explain;
 use belayer_core::executor::{Class, Executor, Sent};
 use belayer_core::http::Request;
+use belayer_holds::argo;
 use belayer_holds::permissions::{Permission, Place};
 
 use super::report::{About, Finding, Level};
@@ -187,6 +188,15 @@ pub async fn ask_in(
     (ruling, None)
 }
 
+/// Whether it is for a kind of owners that the configuration names and that no role of the manifests contains.
+fn is_of_another_owner(permission: &Permission, part: &Part) -> bool {
+    let of_others = part.kinds.iter().filter(|kind| kind.fix.is_empty());
+    let kinds = of_others.map(|kind| &kind.resource);
+    kinds
+        .filter(|kind| !argo::is_workflow(kind))
+        .any(|kind| (&kind.group, &kind.plural) == (&permission.group, &permission.resource))
+}
+
 /// A finding, unless the permission is granted.
 pub(crate) async fn ask(
     authorizer: &dyn Authorizer,
@@ -200,7 +210,12 @@ pub(crate) async fn ask(
         Place::Cluster => String::new(),
         Place::OwnNamespace => format!(" in {own}"),
     };
-    let mut fix = format!("apply {} from the manifests", part.granted_by);
+    let mut fix = match is_of_another_owner(permission, part) {
+        true => "the manifests have no role for this kind: bind one to the account (docs/src/tasks/other-owners.md); the chart \
+                 has it, if its `config` names the owner"
+            .to_owned(),
+        false => format!("apply {} from the manifests", part.granted_by),
+    };
     let subject = &query.subject;
     let (ruling, refused_in) = ask_in(authorizer, permission, subject, own, &part.namespaces).await;
     let place = match refused_in {
@@ -223,9 +238,11 @@ pub(crate) async fn ask(
 
 #[cfg(test)]
 mod tests {
+    use belayer_core::object::Resource;
     use jiff::Timestamp;
     use rstest::rstest;
 
+    use super::super::Kind;
     use super::*;
 
     /// Grants what is listed as `VERB RESOURCE NAMESPACE`; without a namespace, everywhere.
@@ -279,6 +296,40 @@ mod tests {
         let permission = Permission::new("", "pods", verb, "x");
         let finding = ask(&Grants(grants), &permission, &part, &query).await;
         assert_eq!(finding.map(|finding| finding.what).as_deref(), missing);
+    }
+
+    /// The roles of the manifests contain no kind of other owners: to apply them again does not help.
+    #[rstest]
+    #[case::argo(
+        "argoproj.io",
+        "Workflow",
+        "workflows",
+        "apply ClusterRole x from the manifests"
+    )]
+    #[case::another("tekton.dev", "TaskRun", "taskruns", "docs/src/tasks/other-owners.md")]
+    #[tokio::test]
+    async fn the_fix_for_owners_of_other_kinds_is_another_role(
+        #[case] group: &str,
+        #[case] kind: &str,
+        #[case] plural: &str,
+        #[case] says: &str,
+    ) {
+        let resource = Resource::new(group, "v1alpha1", kind, plural);
+        let permission = Permission::new(group, plural, "get", "x");
+        let part = Part {
+            kinds: vec![Kind::optional(resource)],
+            ..Part::new("x", "ClusterRole x", Vec::new())
+        };
+        let query = Query {
+            own_namespace: "ops".to_owned(),
+            subject: Subject::Own,
+            parts: Vec::new(),
+            client: "",
+            now: Timestamp::UNIX_EPOCH,
+        };
+        let finding = ask(&Grants(&[]), &permission, &part, &query).await;
+        let fix = finding.unwrap().fix.unwrap();
+        assert!(fix.contains(says), "{fix}");
     }
 
     #[test]

@@ -128,8 +128,8 @@ fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
         ));
     }
     let text = found["spec"].to_string();
-    let named = |label: &&String| !quotes(&text, label);
-    for label in policy.labels.iter().filter(named) {
+    let is_missing = |label: &&String| !quotes(&text, label);
+    for label in policy.labels.iter().filter(is_missing) {
         findings.push(missing(
             format!(
                 "policy {name} does not refer to label {label}, by which the configuration selects"
@@ -137,6 +137,7 @@ fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
             "it adds holds to objects that the configuration does not select",
         ));
     }
+    findings.extend(later(policy, &text));
     let conditions = found["spec"]["matchConditions"].to_string();
     let reads_gate = conditions.contains(names::GATE_CLOSED_PREFIX);
     if policy.finalizer == names::POD_STATUS_HOLD && !reads_gate {
@@ -160,6 +161,33 @@ fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// Labels of objects that the policy of the manifests does not select, nor the installed one.
+fn later(policy: &Policy, text: &str) -> Vec<Finding> {
+    const FIX: &str = "change the policy's selector and its condition `owned-by-a-workflow`";
+    let name = policy.name;
+    let absent: Vec<&String> = policy
+        .later
+        .iter()
+        .filter(|label| !quotes(text, label))
+        .collect();
+    let selects_nothing = policy.labels.is_empty() && absent.len() == policy.later.len();
+    if selects_nothing && !absent.is_empty() {
+        let what = format!("policy {name} refers to no label by which the configuration selects");
+        let effect = "it adds holds to objects that the configuration does not select, and to none that it selects";
+        let finding = Finding::new(Level::Missing, About::Policy, what, effect);
+        return vec![finding.fix(format!("{FIX}, or delete it"))];
+    }
+    let note = |label: &String| {
+        let what = format!("policy {name} does not refer to label {label}");
+        let effect = format!(
+            "objects that the configuration selects by label {label} get their hold when Belayer first sees them, not at \
+             creation"
+        );
+        Finding::new(Level::Note, About::Policy, what, effect).fix(FIX)
+    };
+    absent.into_iter().map(note).collect()
 }
 
 /// Whether a policy, as JSON, refers to a label or a user: as a value, or in quotes in an expression.
@@ -303,6 +331,7 @@ mod tests {
             resource: Resource::pods(),
             finalizer: names::POD_STATUS_HOLD.to_owned(),
             labels: vec!["workflows.argoproj.io/workflow".to_owned()],
+            later: Vec::new(),
             namespaces: Vec::new(),
             switch: "hold",
         }
@@ -352,6 +381,32 @@ mod tests {
             ..policy()
         };
         assert_eq!(drift(&policy, &found).len(), 2);
+    }
+
+    #[rstest]
+    #[case::beside_argo(&["workflows.argoproj.io/workflow"], &["app"], Some((Level::Note, "does not refer to label app")))]
+    #[case::alone(&[], &["app"], Some((Level::Missing, "refers to no label by which")))]
+    #[case::as_an_admin_changed_it(&[], &["workflows.argoproj.io/component"], None)]
+    #[case::without_labels(&[], &[], None)]
+    fn objects_that_the_policy_leaves_out_get_their_hold_later(
+        #[case] labels: &[&str],
+        #[case] later: &[&str],
+        #[case] expected: Option<(Level, &str)>,
+    ) {
+        let (found, _) = manifest();
+        let list = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let policy = Policy {
+            labels: list(labels),
+            later: list(later),
+            ..policy()
+        };
+        let findings = drift(&policy, &found);
+        let found: Vec<_> = findings.iter().map(|one| (one.level, &*one.what)).collect();
+        match (expected, found.as_slice()) {
+            (None, []) => {}
+            (Some((level, says)), [(found, what)]) if level == *found && what.contains(says) => {}
+            other => panic!("{other:?}"),
+        }
     }
 
     fn manifest() -> (Value, Value) {

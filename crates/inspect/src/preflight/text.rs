@@ -1,5 +1,6 @@
 //! The text output of `check`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::text::{Paint, Style, wrapped};
@@ -17,14 +18,41 @@ pub fn text(report: &Report, style: Style, paint: &dyn Paint) -> String {
     let server = report.server.as_deref().unwrap_or("of an unknown version");
     let line = format!("Kubernetes {server}; permissions of {}.", whose(report));
     let _ = writeln!(out, "{}", wrapped(&line, style.width, ""));
+    let mut reasons = BTreeSet::new();
     for part in &report.parts {
         out.push('\n');
         let _ = writeln!(out, "{}", paint.bold(&heading(part)));
-        for finding in merged(&part.findings) {
+        let mut findings = Vec::new();
+        for finding in &part.findings {
+            if !is_unknown_permission(finding) || reasons.insert(&*finding.consequence) {
+                findings.push(counted(finding, report));
+            }
+        }
+        for finding in merged(findings) {
             self::finding(&finding, style, paint, &mut out);
         }
     }
     out
+}
+
+fn is_unknown_permission(finding: &Finding) -> bool {
+    (finding.about, finding.level) == (About::Permission, Level::Unknown)
+}
+
+/// A permission that could not be checked, for all that could not be checked for the same reason.
+fn counted(finding: &Finding, report: &Report) -> Finding {
+    let all = report.of(Level::Unknown).filter(|one| {
+        is_unknown_permission(one)
+            && is_unknown_permission(finding)
+            && one.consequence == finding.consequence
+    });
+    match all.count() {
+        0 | 1 => finding.clone(),
+        count => Finding {
+            what: format!("{count} permissions"),
+            ..finding.clone()
+        },
+    }
 }
 
 fn whose(report: &Report) -> String {
@@ -58,15 +86,15 @@ fn heading(part: &PartReport) -> String {
 }
 
 /// The findings; permissions that differ only in their verb are one: `get, list, watch namespaces`.
-fn merged(findings: &[Finding]) -> Vec<Finding> {
+fn merged(findings: Vec<Finding>) -> Vec<Finding> {
     let mut merged: Vec<Finding> = Vec::new();
     for finding in findings {
         if let Some(last) = merged.last_mut()
-            && let Some(what) = with_verb_of(last, finding)
+            && let Some(what) = with_verb_of(last, &finding)
         {
             last.what = what;
         } else {
-            merged.push(finding.clone());
+            merged.push(finding);
         }
     }
     merged

@@ -251,7 +251,7 @@ fn warnings(
         .is_some_and(|pods| !pods.iter().any(|pod| pod.ready));
     let lease = query.lease.as_deref().unwrap_or_default();
     match &installation.leader {
-        _ if none_ready && !installation.is_led() && held > 0 => warnings.push(format!(
+        _ if none_ready && !installation.may_be_led() && held > 0 => warnings.push(format!(
             "{} held and no pod in {namespace} is ready to release {}: start one, or remove every hold with \
              `belayer drain`",
             one_or_many(held, "object is", "objects are"),

@@ -29,18 +29,23 @@ pub(super) async fn installation(
         namespace: namespace.to_owned(),
         leader: None,
         other_leases: Vec::new(),
+        unread_leases: Vec::new(),
         pods: None,
     };
-    if let Some(place) = &query.lease {
-        installation.leader = leader(reader, place, now, unknown).await.flatten();
-    }
-    for place in gate.leases() {
-        if query.lease.as_deref() == Some(place) {
-            continue;
-        }
-        if let Some(leader) = leader(reader, place, now, unknown).await {
-            let lease = place.to_owned();
-            installation.other_leases.push(OtherLease { lease, leader });
+    let configured = query.lease.as_deref();
+    let others = gate
+        .leases()
+        .into_iter()
+        .filter(|place| configured != Some(*place));
+    for place in configured.into_iter().chain(others) {
+        let lease = place.to_owned();
+        match leader(reader, place, now).await {
+            Ok(leader) if configured == Some(place) => installation.leader = leader,
+            Ok(leader) => installation.other_leases.push(OtherLease { lease, leader }),
+            Err(why) => {
+                unknown.push(format!("which replica is the leader: lease {place}: {why}"));
+                installation.unread_leases.push(lease);
+            }
         }
     }
     match replicas(reader, &installation).await {
@@ -55,20 +60,16 @@ pub(super) async fn installation(
     installation
 }
 
-/// The holder of a Lease, if there is one; `None` if the Lease cannot be read.
-async fn leader(
-    reader: &Reader,
-    place: &str,
-    now: Timestamp,
-    unknown: &mut Vec<String>,
-) -> Option<Option<Leader>> {
+/// The holder of a Lease, if there is one.
+///
+/// # Errors
+///
+/// Why the Lease cannot be read.
+async fn leader(reader: &Reader, place: &str, now: Timestamp) -> Result<Option<Leader>, String> {
     match lease(reader, place.to_owned()).await {
-        ReadResult::Found(lease) => Some(leader_of(&lease, now)),
-        ReadResult::Absent => Some(None),
-        ReadResult::Unknown(why) => {
-            unknown.push(format!("which replica is the leader: lease {place}: {why}"));
-            None
-        }
+        ReadResult::Found(lease) => Ok(leader_of(&lease, now)),
+        ReadResult::Absent => Ok(None),
+        ReadResult::Unknown(why) => Err(why),
     }
 }
 

@@ -125,6 +125,9 @@ pub struct Installation {
     /// The other Leases that the gate names: of controllers that run in a Deployment of their own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_leases: Vec<OtherLease>,
+    /// The Leases that could not be read, each as `namespace/name`: it is unknown who holds them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread_leases: Vec<String>,
     /// The pods, sorted by name; absent if they cannot be listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pods: Option<Vec<Replica>>,
@@ -134,12 +137,17 @@ impl Installation {
     /// Whether Belayer may be running.
     fn may_run(&self) -> bool {
         let pods = self.pods.as_ref();
-        self.is_led() || pods.is_none_or(|pods| pods.iter().any(|pod| pod.ready))
+        self.may_be_led() || pods.is_none_or(|pods| pods.iter().any(|pod| pod.ready))
     }
 
     /// Whether there is a leader: then Belayer runs, in any pod or outside the cluster.
     pub fn is_led(&self) -> bool {
         self.leaders().any(|leader| !leader.lapsed)
+    }
+
+    /// Whether there may be a leader: there is one, or a Lease could not be read.
+    pub(crate) fn may_be_led(&self) -> bool {
+        self.is_led() || !self.unread_leases.is_empty()
     }
 
     /// The holders of all Leases.

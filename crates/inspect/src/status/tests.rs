@@ -52,6 +52,7 @@ fn status() -> Status {
                 lapsed: false,
             }),
             other_leases: Vec::new(),
+            unread_leases: Vec::new(),
             pods: Some(vec![
                 Replica {
                     name: "belayer-7d9c".into(),
@@ -163,6 +164,58 @@ fn a_failed_list_is_not_reported_as_zero() {
     assert!(
         text.starts_with("Belayer holds at least 0 objects"),
         "{text}"
+    );
+    assert!(!text.contains("no deletion waits"), "{text}");
+}
+
+/// A user with the ClusterRole view may not read Leases: any replica may have one.
+#[rstest]
+#[case::unread(true)]
+#[case::read(false)]
+#[tokio::test]
+async fn a_lease_that_cannot_be_read_may_have_a_leader(#[case] denied: bool) {
+    let sandbox = Sandbox::builder().build();
+    sandbox
+        .load_yaml(
+            "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: default, finalizers: [belayer.dev/pod-status]}, \
+             spec: {containers: [{name: m, image: m}]}}",
+        )
+        .unwrap();
+    let gets = Fault::on(Match::verb(Verb::Get).resource("leases"));
+    let fault = denied.then(|| {
+        sandbox
+            .faults()
+            .inject(gets.answer(Answer::forbidden("no")))
+    });
+    let reader = Reader::new(sandbox.client(), Bounds::default());
+    let query = Query {
+        lease: Some("belayer-system/belayer".to_owned()),
+        holds: vec![Hold {
+            component: "pod-finalizer",
+            finalizers: vec!["belayer.dev/pod-status"],
+            kind: Resource::pods(),
+        }],
+        ..query(None)
+    };
+    let found = super::status(&reader, &query, || Timestamp::UNIX_EPOCH).await;
+    let found = found.unwrap();
+    drop(fault);
+    let text = text(&found, Style::default(), &Plain).replace("\n  ", " ");
+    let names_drain = found.warnings.join("").contains("belayer drain");
+    assert_eq!(names_drain, !denied, "{text}");
+    assert_eq!(found.needs_attention(), !denied, "{text}");
+    assert_eq!(
+        text.contains("It is unknown whether it runs: no pod"),
+        denied,
+        "{text}"
+    );
+    assert_eq!(text.contains("the leader is unknown"), denied, "{text}");
+    assert_eq!(text.contains("It does not run"), !denied, "{text}");
+    assert_eq!(text.contains("no Lease is held"), !denied, "{text}");
+    let unread = found.installation.unread_leases;
+    assert_eq!(
+        unread.contains(&"belayer-system/belayer".to_owned()),
+        denied
     );
 }
 

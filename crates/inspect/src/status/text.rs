@@ -59,19 +59,27 @@ fn opening(status: &Status) -> String {
     };
     let objects = if held == 1 { "object" } else { "objects" };
     match (held, waiting) {
-        (0, _) if least.is_empty() => {
+        // Of what could not be listed, some deletions may wait.
+        (_, 0) if !least.is_empty() => {
+            format!("Belayer holds {least}{held} {objects}{place}{on}.")
+        }
+        (0, _) => {
             let server =
                 server.map_or_else(String::new, |version| format!(" (Kubernetes {version})"));
             format!("No object{place} has a finalizer of Belayer{server}.")
         }
         (_, 0) => {
-            format!("Belayer holds {least}{held} {objects}{place}{on}; no deletion waits for it.")
+            format!("Belayer holds {held} {objects}{place}{on}; no deletion waits for it.")
         }
         (_, 1) => {
-            format!("Belayer holds {least}{held} {objects}{place}{on}; 1 deletion waits for it.")
+            format!(
+                "Belayer holds {least}{held} {objects}{place}{on}; {least}1 deletion waits for it."
+            )
         }
         (_, n) => {
-            format!("Belayer holds {least}{held} {objects}{place}{on}; {n} deletions wait for it.")
+            format!(
+                "Belayer holds {least}{held} {objects}{place}{on}; {least}{n} deletions wait for it."
+            )
         }
     }
 }
@@ -85,6 +93,7 @@ fn running(installation: &Installation) -> String {
     let mut leads = match &installation.leader {
         Some(leader) if !leader.lapsed => format!("{} leads, {}", leader.identity, renewed(leader)),
         Some(leader) => format!("no leader, the last one was {}", leader.identity),
+        None if !installation.unread_leases.is_empty() => "the leader is unknown".to_owned(),
         None if installation.other_leases.is_empty() => "no Lease is held".to_owned(),
         None => "no leader".to_owned(),
     };
@@ -102,10 +111,10 @@ fn running(installation: &Installation) -> String {
         };
     }
     if pods.is_empty() {
-        let runs = if installation.is_led() {
-            "It runs elsewhere"
-        } else {
-            "It does not run"
+        let runs = match () {
+            () if installation.is_led() => "It runs elsewhere",
+            () if installation.may_be_led() => "It is unknown whether it runs",
+            () => "It does not run",
         };
         return format!(
             "{runs}: no pod in {namespace} is labelled app.kubernetes.io/name=belayer; {leads}."

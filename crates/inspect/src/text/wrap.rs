@@ -1,6 +1,6 @@
 //! Wraps text at spaces.
 
-use crate::untrusted::printable;
+use belayer_core::words::printable;
 
 /// `text` in lines of at most `width` columns; all but the first start with `indent`. A longer
 /// word is not broken, so that names and commands can be copied, and is [`printable`]. The example of

@@ -2,7 +2,10 @@
 //! is refused here.
 
 use promql_parser::label::Labels;
-use promql_parser::parser::{self, Expr, LabelModifier, VectorMatchCardinality, VectorSelector};
+use promql_parser::parser::token::T_LAND;
+use promql_parser::parser::{
+    self, BinaryExpr, Expr, LabelModifier, VectorMatchCardinality, VectorSelector,
+};
 
 /// The series and labels of a query.
 #[derive(Debug, Default)]
@@ -20,6 +23,8 @@ pub(crate) struct Selector {
     pub(crate) matchers: Vec<(String, String)>,
     /// Whether a range is selected.
     pub(crate) over_time: bool,
+    /// Whether only the series of targets with `belayer_build_info` are selected.
+    pub(crate) of_belayer: bool,
 }
 
 /// Parses a query of Prometheus or of a dashboard.
@@ -53,7 +58,13 @@ impl Query {
                         self.name(labels);
                     }
                 }
+                let begun = self.selectors.len();
                 self.read(&binary.lhs);
+                if is_join(binary) {
+                    for selector in &mut self.selectors[begun..] {
+                        selector.of_belayer = true;
+                    }
+                }
                 self.read(&binary.rhs);
             }
             Expr::Call(call) => call.args.args.iter().for_each(|inner| self.read(inner)),
@@ -72,6 +83,7 @@ impl Query {
                 .map(|matcher| (matcher.name.clone(), matcher.value.clone()))
                 .collect(),
             over_time,
+            of_belayer: false,
         });
     }
 
@@ -84,4 +96,15 @@ impl Query {
     fn name(&mut self, labels: &Labels) {
         self.grouping.extend(labels.labels.iter().cloned());
     }
+}
+
+/// `... and on (job, instance) belayer_build_info`.
+fn is_join(binary: &BinaryExpr) -> bool {
+    let matching = binary.modifier.as_ref().and_then(|it| it.matching.as_ref());
+    let on_target = matching.is_some_and(|matching| {
+        matches!(matching, LabelModifier::Include(on) if on.labels == ["job", "instance"])
+    });
+    let of_belayer = matches!(&*binary.rhs, Expr::VectorSelector(selector)
+        if selector.name.as_deref() == Some("belayer_build_info"));
+    binary.op.id() == T_LAND && on_target && of_belayer
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_holds::decision::{Missing, Notice};
+use belayer_holds::decision::Missing;
 
 use super::{Found, Reasons, elapsed, unread};
 use crate::evidence::Evidence;
@@ -88,13 +88,12 @@ pub(super) fn comes_first(pod: &PodView, evidence: &Evidence) -> bool {
     }
 }
 
-/// The Event about a record that the server rejected; independent of the decision.
-pub(super) fn refusal(pod: &PodView) -> Option<Notice> {
+/// Why the outcome of the pod cannot be recorded.
+pub(super) fn refused(pod: &PodView) -> Option<String> {
     match &pod.record {
-        RecordState::Refused { why, .. } if captures(pod).is_some() => Some(Notice::warning(
-            "OutcomeNotRecorded",
-            format!("the outcome of this pod cannot be recorded: {why}"),
-        )),
+        RecordState::Refused { why, .. } if captures(pod).is_some() => {
+            Some(format!("the outcome of this pod cannot be recorded: {why}"))
+        }
         _ => None,
     }
 }

@@ -191,7 +191,7 @@ impl Outcomes {
                 count(result::REFUSED);
                 tracing::warn!(pod = %pod.meta.key, %error, "could not record the outcome");
                 RecordState::Refused {
-                    why: error.to_string().into(),
+                    why: refusal(&error).into(),
                     at: belayer_core::clock::now(),
                     pause: Backoff::DENIED.ceiling_after(self.last_pause(uid)),
                 }
@@ -247,7 +247,7 @@ impl Outcomes {
                 ErrorClass::Forbidden => return Ok(()),
                 // The kind is not served, or the name is taken: then it cannot be written either.
                 ErrorClass::NotServed | ErrorClass::Decode => RecordState::Refused {
-                    why: error.to_string().into(),
+                    why: refusal(&error).into(),
                     at: belayer_core::clock::now(),
                     pause: Backoff::DENIED.first(),
                 },
@@ -474,6 +474,17 @@ fn may_last(class: ErrorClass) -> bool {
 fn count(result: &'static str) {
     metrics::counter!(belayer_metrics::OUTCOMES, "controller" => NAME, "result" => result)
         .increment(1);
+}
+
+/// Why the server does not accept a record.
+fn refusal(error: &RequestError) -> String {
+    if error.class() == ErrorClass::NotServed {
+        return format!(
+            "the API server does not serve {}: install the CRD (belayer crds | kubectl apply -f -)",
+            resource()
+        );
+    }
+    error.to_string()
 }
 
 #[cfg(test)]

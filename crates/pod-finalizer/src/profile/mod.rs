@@ -201,7 +201,7 @@ pub enum ProfilesError {
     )]
     Empty,
     /// Two have one name.
-    #[error("profile {index} is also called {name:?}: profile names must be unique")]
+    #[error("two profiles are called {name:?}: profile names must be unique")]
     DuplicateName {
         /// Position of the second one, from 0.
         index: usize,

@@ -89,6 +89,18 @@ fn a7_an_owner_that_matches_nothing_causes_a_warning(
 #[case("workers: 0", "podRecreation.workers")]
 #[case("maxRetries: 1000", "podRecreation.maxRetries")]
 #[case("selectors: [{}]", "podRecreation.selectors")]
+#[case(
+    "selectors: [{matchLabels: {app: a}}, {matchLabels: {\"bad key!\": x}}]",
+    "podRecreation.selectors[1].matchLabels.bad key!"
+)]
+#[case(
+    "selectors: [{matchLabels: {app: not/ok}}]",
+    "podRecreation.selectors[0].matchLabels.app"
+)]
+#[case("classes: {\"\": race}", "podRecreation.classes")]
+#[case("backoff: {initial: 900ms}", "podRecreation.backoff.initial")]
+#[case("backoff: {max: 5m500ms}", "podRecreation.backoff.max")]
+#[case("storm: {breaker: {withinSeconds: 0}}", "podRecreation.storm.breaker")]
 #[case("owners: [ReplicaSet.apps]", "podRecreation.owners")]
 #[case("owners: [Job]", "podRecreation.owners")]
 #[case("owners: [Job.batch]", "podRecreation.owners")]

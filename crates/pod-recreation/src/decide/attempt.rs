@@ -8,7 +8,7 @@ use belayer_holds::holding::Holding;
 use jiff::Timestamp;
 
 use super::decision::{Effect, RecordDecision, StatusWrite};
-use super::ends::{denied, hold_lost, name_taken};
+use super::ends::{denied, exhausted, hold_lost, name_taken};
 use super::{Clock, RECHECK, denied_too_long, is_of_record, is_of_the_past};
 use crate::api::{ConditionStatus, ConditionType, Phase, Status};
 use crate::record::Record;
@@ -27,6 +27,10 @@ pub(super) fn waiting(
         return existing_pod(record, pod, now);
     }
     let status = &record.status;
+    // The record is within its limit when the phase begins; another client may have changed its status since then.
+    if status.attempts >= record.policy.max_retries {
+        return exhausted(record, now);
+    }
     let pause = match holding {
         // A drain waits for this re-creation.
         Holding::Draining => Duration::ZERO,
@@ -122,8 +126,8 @@ pub fn status_with_pod(record: &Record, pod: &Uid, now: Timestamp) -> Status {
     let mut next = record.status.clone();
     next.phase = Some(Phase::Recreated);
     next.pod_uid = Some(pod.to_string());
-    next.pod_starts += 1;
-    next.pod_recreated += 1;
+    next.pod_starts = next.pod_starts.saturating_add(1);
+    next.pod_recreated = next.pod_recreated.saturating_add(1);
     next.message = None;
     let attempt = attempt_of(record);
     next.set(

@@ -84,6 +84,24 @@ pub enum Effect {
     DeleteRecord,
 }
 
+impl Effect {
+    /// What the step writes, for messages.
+    pub(crate) fn what(&self) -> &'static str {
+        match self {
+            Self::CreateRecord { .. } => "the record of the rejected pod",
+            Self::Status(_) | Self::Intend { .. } | Self::Reserve { .. } => {
+                "the status of its record"
+            }
+            Self::DeletePod { .. } => "the deletion of the pod",
+            Self::CreatePod { .. } => "the re-created pod",
+            Self::ReadNode { .. } => "a read of its node",
+            Self::RequestWipe { .. } => "the request to wipe its node",
+            Self::AnnotatePod { .. } => "the annotation of the pod",
+            Self::DeleteRecord => "the deletion of its record",
+        }
+    }
+}
+
 /// How a step advances a re-creation; decides whether it is executed while Belayer is draining. It
 /// belongs to the rules of [`row`](crate::row).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -227,6 +227,11 @@ const NOW: i64 = 1_010;
 )]
 #[case::step_6_the_pause_runs(snapshot(deleted_at(NOW - 14, record(Some(Phase::Waiting))), None), row::BACKOFF, "waits")]
 #[case::step_7_the_attempt_is_reserved(snapshot(deleted_at(NOW - 17, record(Some(Phase::Waiting))), None), row::RESERVE, "reserve 1")]
+#[case::step_7_another_client_wrote_more_attempts_than_allowed(
+    snapshot(deleted_at(NOW, attempts(99, record(Some(Phase::Waiting)))), None),
+    row::EXHAUSTED,
+    "Exhausted"
+)]
 #[case::step_7_a_later_pause_is_longer(snapshot(deleted_at(NOW - 17, attempts(1, record(Some(Phase::Waiting)))), None), row::BACKOFF, "waits")]
 #[case::step_7_another_pod_takes_the_name_in_the_pause(
     snapshot(deleted_at(NOW, record(Some(Phase::Waiting))), pod("u-9")),

@@ -120,7 +120,14 @@ pub(crate) fn next(decision: &RecordDecision) -> String {
         Some(Effect::Intend { .. }) => {
             "tries the create as a server-side dry run, then records that it deletes the rejected pod"
         }
-        Some(Effect::Reserve { .. }) => "reserves an attempt once the rate limits allow it",
+        Some(Effect::Reserve { node, .. }) => {
+            let node = node.as_ref().map(|node| format!(" of node {node}"));
+            return format!(
+                "{says}: a running Belayer reserves an attempt once the rate limits and the circuit breaker{} allow it \
+                 (metric belayer_breaker_open, log of the leader)",
+                node.unwrap_or_default()
+            );
+        }
         Some(Effect::DeletePod { .. }) => "deletes the pod, by its UID",
         Some(Effect::CreatePod { .. }) => "creates the pod",
         Some(Effect::ReadNode { .. }) => "checks whether the node still exists",

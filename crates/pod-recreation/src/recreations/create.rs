@@ -21,7 +21,7 @@ use crate::rate_limit::Subject;
 use crate::record::Record;
 use crate::replacement_pod::{
     Chain, dry_run_pod, has_spec_of, metadata_to_create, pod_of_attempt, with_pod_name,
-    writers_of_spec,
+    writers_of_spec_through,
 };
 
 /// How often a dry run is repeated because the metadata of the pod has changed.
@@ -71,14 +71,16 @@ impl Execution<'_> {
             }
             // Otherwise a client that may write records could have Belayer create any pod. Of a re-created pod admission
             // may change the spec in another way each time.
-            let is_described = if is_first {
-                has_spec_of(&spec.pod, &live)
-            } else {
-                !has_changed_containers(&live)
-            };
-            if !is_described {
+            let objection = if is_first {
                 let why = "the record does not describe the spec of the rejected pod";
-                let end = reported_step(record, why, clock::now());
+                (!has_spec_of(&spec.pod, &live)).then(|| why.to_owned())
+            } else {
+                changed_by(&live).map(|manager| {
+                    format!("another client changed the spec of the re-created pod (field manager {manager})")
+                })
+            };
+            if let Some(why) = objection {
+                let end = reported_step(record, &why, clock::now());
                 return self.write(record, &end).await;
             }
             let recorded = &pod_to_create["metadata"];
@@ -349,26 +351,63 @@ fn described(spec: &Spec, status: &Status) -> Value {
     pod
 }
 
-/// Whether another client has changed the containers of a pod that Belayer created. What admission changes at its creation
-/// counts as written by Belayer. A client that applies the same fields again shares their ownership; one that changes a field takes it.
-fn has_changed_containers(pod: &Value) -> bool {
-    let (own, others): (Vec<&Value>, Vec<&Value>) =
-        writers_of_spec(pod).partition(|entry| entry["manager"] == FIELD_MANAGER);
-    others.into_iter().any(|entry| {
-        ["f:containers", "f:initContainers"]
-            .into_iter()
-            .any(|list| {
-                let pointer = format!("/fieldsV1/f:spec/{list}");
-                entry.pointer(&pointer).is_some_and(|theirs| {
-                    let mut own = own.iter().filter_map(|entry| entry.pointer(&pointer));
-                    !own.any(|own| has_fields(own, theirs))
-                })
-            })
-    })
+/// What a controller that schedules pods writes into a pod with scheduling gates. It does so again in the next pod.
+const SCHEDULING: &[&str] = &[
+    "f:affinity",
+    "f:nodeSelector",
+    "f:schedulingGates",
+    "f:tolerations",
+];
+
+/// The field manager of another client that has changed the spec of a pod that Belayer created. What admission changes at
+/// its creation counts as written by Belayer. A client that applies the same fields again shares their ownership; one that
+/// changes a field takes it.
+fn changed_by(pod: &Value) -> Option<&str> {
+    let (own, others): (Vec<&Value>, Vec<&Value>) = writers_of_spec_through(pod, &["", "resize"])
+        .partition(|entry| entry["manager"] == FIELD_MANAGER);
+    let is_own = |(name, theirs): (&String, &Value)| {
+        let mut own = own
+            .iter()
+            .filter_map(|entry| entry["fieldsV1"]["f:spec"].get(name));
+        SCHEDULING.contains(&name.as_str()) || own.any(|own| has_fields(own, theirs))
+    };
+    let changes = |entry: &&Value| {
+        let fields = entry["fieldsV1"]["f:spec"].as_object();
+        !fields.into_iter().flatten().all(is_own)
+    };
+    others.into_iter().find(changes)?["manager"].as_str()
 }
 
 /// Whether a set of fields has all of another.
 fn has_fields(set: &Value, other: &Value) -> bool {
     let mut fields = other.as_object().into_iter().flatten();
     fields.all(|(name, below)| set.get(name).is_some_and(|set| has_fields(set, below)))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::the_same_image("", json!({ "f:containers": { "k:main": { "f:image": {} } } }), false)]
+    #[case::resources("resize", json!({ "f:containers": { "k:main": { "f:resources": {} } } }), true)]
+    #[case::a_deadline("", json!({ "f:activeDeadlineSeconds": {} }), true)]
+    #[case::what_a_scheduler_writes("", json!({ "f:nodeSelector": {}, "f:tolerations": {} }), false)]
+    #[case::a_debug_container("ephemeralcontainers", json!({ "f:ephemeralContainers": {} }), false)]
+    #[case::no_field("", json!({}), false)]
+    fn r3_a_change_of_the_spec_by_another_client(
+        #[case] subresource: &str,
+        #[case] fields: Value,
+        #[case] is_change: bool,
+    ) {
+        let own = json!({ "f:containers": { "k:main": { "f:image": {}, "f:name": {} } } });
+        let pod = json!({ "metadata": { "managedFields": [
+            { "manager": FIELD_MANAGER, "fieldsV1": { "f:spec": own } },
+            { "manager": "edit", "subresource": subresource, "fieldsV1": { "f:spec": fields } },
+        ] } });
+        assert_eq!(changed_by(&pod), is_change.then_some("edit"));
+    }
 }

@@ -14,12 +14,12 @@ use belayer_holds::names::IGNORE_LABEL;
 use belayer_holds::runner::{Component as _, Stepped};
 use serde_json::{Value, json};
 
-use super::requests::{CreateMode, is_denied, is_namespace_terminating, is_too_large};
+use super::requests::{CreateMode, is_denied, is_namespace_terminating};
 use super::wipe::Requested;
 use super::{Execution, SOON};
 use crate::api::{KIND, Phase, Policy, Spec, Wipe};
 use crate::component::pod_key;
-use crate::decide::{Effect, Precondition, StatusWrite, is_of_record, name_taken_step};
+use crate::decide::{Effect, Precondition, RECHECK, StatusWrite, is_of_record, name_taken_step};
 use crate::rate_limit::Opened;
 use crate::reason;
 use crate::record::Record;
@@ -28,8 +28,25 @@ use crate::snapshot::{ObservedPod, PodView};
 use crate::transitions::{State, is_declared};
 
 impl Execution<'_> {
-    /// Executes one step.
+    /// Executes one step. If the API server denies it, that is reported.
     pub(super) async fn execute(self, effect: Effect) -> Result<Stepped, RequestError> {
+        let is_dry_run = self.context.executor.writes() == Writes::DryRun;
+        match self.requests(effect).await {
+            Err(error) if is_denied(&error) && !is_namespace_terminating(&error) => {
+                let what = self.what;
+                tracing::warn!(record = %self.context.key, %error, "the API server denies {what}; Belayer tries again");
+                let message = format!("the API server denies {what}; Belayer tries again: {error}");
+                let notice = Notice::warning("RecreationDenied", message);
+                self.record_event(&notice);
+                Ok(Stepped::Retry(Backoff::DENIED))
+            }
+            // No cache shows a change that was not made.
+            Ok(Stepped::Later(after)) if is_dry_run => Ok(Stepped::Later(after.max(RECHECK))),
+            stepped => stepped,
+        }
+    }
+
+    async fn requests(&self, effect: Effect) -> Result<Stepped, RequestError> {
         match (effect, self.snapshot.record.as_deref()) {
             (Effect::CreateRecord { pod, wipe }, _) => self.create_record(&pod, wipe).await,
             (Effect::AnnotatePod { pod, text }, record) => {
@@ -109,7 +126,7 @@ impl Execution<'_> {
         };
         match OnConflict::LookUp.settle(created, (records, key)) {
             Ok(Some(_)) => {
-                for notice in first_notices(&live) {
+                for notice in first_notices(&live, policy.avoid_rejected_node) {
                     self.it.parts.events.record(&regarding(), &notice);
                 }
                 Ok(Stepped::Done)
@@ -117,7 +134,7 @@ impl Execution<'_> {
             // The response to an earlier try was lost: the record exists, or will appear in the cache.
             Ok(None) => Ok(Stepped::Later(SOON)),
             Err(error) if is_namespace_terminating(&error) => Err(error),
-            Err(error) if is_denied(&error) || is_too_large(&error) => {
+            Err(error) if is_denied(&error) => {
                 tracing::warn!(pod = %pod_key, %error, "could not record a rejected pod; Belayer tries again");
                 let notice = Notice::warning(
                     "RecreationDenied",
@@ -132,7 +149,7 @@ impl Execution<'_> {
         }
     }
 
-    fn candidate(&self) -> Option<ObjectKey> {
+    pub(super) fn candidate(&self) -> Option<ObjectKey> {
         self.it.parts.component.candidate(self.context.key)
     }
 
@@ -306,15 +323,16 @@ fn restarts_wait(requested: &Result<Requested, RequestError>) -> bool {
     match requested {
         Ok(Requested::Listed | Requested::Recorded(_)) => true,
         Ok(Requested::ByAnotherRecord | Requested::Refused) => false,
-        Err(error) => !is_denied(error) && !is_too_large(error),
+        Err(error) => !is_denied(error),
     }
 }
 
-/// What the user should know about the replacement of a pod, at its first rejection.
-fn first_notices(pod: &Value) -> Vec<Notice> {
+/// What the user should know about the replacement of a pod, at its first rejection. A pod that must not return to the node of its
+/// user's choice is not re-created, which is another Event.
+fn first_notices(pod: &Value, avoids_node: bool) -> Vec<Notice> {
     let mut notices = Vec::new();
     let node = pod["spec"]["nodeName"].as_str();
-    if let Some(node) = node.filter(|_| is_bound_by_user(pod)) {
+    if let Some(node) = node.filter(|_| is_bound_by_user(pod) && !avoids_node) {
         let message = format!(
             "its user bound it to node {node} (spec.nodeName): it is re-created on that node, which may reject it again"
         );

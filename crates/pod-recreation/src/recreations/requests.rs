@@ -40,8 +40,7 @@ impl Execution<'_> {
         next: &Status,
     ) -> Result<(), RequestError> {
         let request = status_patch(record, next, clock::now());
-        let written = self.context.executor.write(&request, Class::Write);
-        if let Sent::Applied(answer) = written.await?
+        if let Sent::Applied(answer) = self.send(&request).await?
             && let Some(version) = version_of(&answer)
         {
             self.context.wrote(version);
@@ -53,7 +52,11 @@ impl Execution<'_> {
     pub(super) async fn delete_pod(&self, key: &ObjectKey, uid: &Uid) -> Result<(), RequestError> {
         let pods = &self.it.pods;
         let deleted = self.context.executor.delete(pods, key, uid).await;
-        OnConflict::Done.settle(deleted, (pods, key)).map(drop)
+        let deleted = OnConflict::Done.settle(deleted, (pods, key))?;
+        if matches!(deleted, Some(Sent::DryRun)) {
+            self.pretended();
+        }
+        Ok(())
     }
 
     pub(super) async fn delete_record(&self, record: &Record) -> Result<Stepped, RequestError> {
@@ -73,7 +76,7 @@ impl Execution<'_> {
         });
         let records = &self.it.records;
         let request = Request::delete(records.object_path(key), options.to_string());
-        match self.context.executor.write(&request, Class::Write).await {
+        match self.send(&request).await {
             Err(error) if !error.is_gone(records, key) => Err(error),
             _ => Ok(Stepped::Done),
         }
@@ -97,8 +100,7 @@ impl Execution<'_> {
         let path = self.it.pods.object_path(key);
         let request = Request::patch(path, PatchKind::Merge, body.to_string())
             .query("fieldManager", FIELD_MANAGER);
-        let written = self.context.executor.write(&request, Class::Write);
-        written.await.map(drop)
+        self.send(&request).await.map(drop)
     }
 
     pub(super) async fn create(
@@ -110,11 +112,29 @@ impl Execution<'_> {
     ) -> Result<Sent, RequestError> {
         let request = Request::post(kind.path(key.namespace()), object.to_string())
             .query("fieldManager", FIELD_MANAGER);
-        let request = match mode {
-            CreateMode::Persisted => request,
-            CreateMode::DryRun => request.query("dryRun", "All"),
-        };
-        self.context.executor.write(&request, Class::Write).await
+        match mode {
+            CreateMode::Persisted => self.send(&request).await,
+            CreateMode::DryRun => {
+                let request = request.query("dryRun", "All");
+                self.context.executor.write(&request, Class::Write).await
+            }
+        }
+    }
+
+    /// Sends a write of this step.
+    pub(super) async fn send(&self, request: &Request) -> Result<Sent, RequestError> {
+        let sent = self.context.executor.write(request, Class::Write).await?;
+        if matches!(sent, Sent::DryRun) {
+            self.pretended();
+        }
+        Ok(sent)
+    }
+
+    fn pretended(&self) {
+        let record = self.snapshot.record.as_deref();
+        let pod = record.map(pod_key).or_else(|| self.candidate());
+        let pod = pod.as_ref().map(ObjectKey::name);
+        tracing::info!(controller = crate::NAME, record = %self.context.key, pod, step = self.what, "dry run: not sent");
     }
 }
 
@@ -161,17 +181,19 @@ fn set_removed(before: &Value, patch: &mut Value) {
     }
 }
 
-/// Whether the API server denies a create until its configuration changes, for example by a quota, a policy or a
-/// webhook.
+/// Whether the API server denies a request until its configuration or the object changes, for example by a quota, a policy or
+/// a webhook. They choose the code. An object that is too large is also refused by etcd, whose error the API server passes on.
 pub(super) fn is_denied(error: &RequestError) -> bool {
-    matches!(error.class(), ErrorClass::Forbidden | ErrorClass::Invalid)
-}
-
-/// Whether the object is too large: by the API server's own check, or by the error of etcd, which it passes on.
-pub(super) fn is_too_large(error: &RequestError) -> bool {
-    error
-        .api()
-        .is_some_and(|api| api.code == 413 || api.message.contains("request is too large"))
+    let Some(api) = error.api() else {
+        return false;
+    };
+    match api.code {
+        401 | 408 | 409 | 429 => false,
+        // Otherwise a proxy answers, the kind is not served, or the namespace does not exist.
+        404 => api.has_status && error.class() == ErrorClass::NotServed,
+        400..=499 => true,
+        _ => api.message.contains("request is too large"),
+    }
 }
 
 /// Whether a create was denied because the namespace is being deleted.

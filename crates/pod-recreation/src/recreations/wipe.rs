@@ -298,7 +298,7 @@ impl Execution<'_> {
             object.to_string(),
         )
         .query("fieldManager", FIELD_MANAGER);
-        match self.context.executor.write(&request, Class::Write).await {
+        match self.send(&request).await {
             Ok(_) => return Ok(true),
             Err(error) if error.is_gone(&wipes, &name) => {}
             Err(error) => return Err(error),

@@ -104,24 +104,32 @@ fn the_node(#[case] managed: Value, #[case] expected: Option<&str>) {
     assert_eq!(pod["spec"]["nodeName"].as_str(), expected);
 }
 
+/// The volume that admission injects, with this name.
+fn token(name: &str) -> Value {
+    json!({ "name": name, "projected": { "defaultMode": 420, "sources": [
+        { "serviceAccountToken": { "expirationSeconds": 3607, "path": "token" } },
+        { "configMap": { "items": [{ "key": "ca.crt", "path": "ca.crt" }],
+            "name": "kube-root-ca.crt" } },
+        { "downwardAPI": { "items": [{ "path": "namespace",
+            "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.namespace" } }] } },
+    ] } })
+}
+
+fn mount(name: &str, path: &str) -> Value {
+    json!({ "name": name, "mountPath": path, "readOnly": true })
+}
+
+const INJECTED: &str = "kube-api-access-x2b4d";
+
 #[test]
 fn only_the_injected_token_volume_is_removed() {
-    let token = |name: &str| {
-        json!({ "name": name, "projected": { "sources": [
-            { "serviceAccountToken": { "path": "token", "expirationSeconds": 3607 } },
-            { "configMap": { "name": "kube-root-ca.crt" } },
-        ] } })
-    };
-    let mount = |name: &str, path: &str| json!({ "name": name, "mountPath": path });
     let spec = spec_of(json!({
-        "volumes": [token("kube-api-access-x2b4d"), token("vault")],
+        "volumes": [token(INJECTED), token("vault")],
         "containers": [{ "name": "main", "image": "b", "volumeMounts": [
-            mount("kube-api-access-x2b4d", TOKEN_PATH), mount("vault", "/vault"),
+            mount(INJECTED, TOKEN_PATH), mount("vault", "/vault"),
         ] }],
         "initContainers": [
-            { "name": "init", "image": "b", "volumeMounts": [
-                mount("kube-api-access-x2b4d", TOKEN_PATH),
-            ] },
+            { "name": "init", "image": "b", "volumeMounts": [mount(INJECTED, TOKEN_PATH)] },
             { "name": "own", "image": "b", "volumeMounts": [mount("vault", TOKEN_PATH)] },
         ],
     }));
@@ -139,13 +147,41 @@ fn only_the_injected_token_volume_is_removed() {
     );
 }
 
-#[test]
-fn a_volume_with_a_name_like_the_injected_one_is_kept() {
-    let volumes = json!([
-        { "name": "kube-api-access-x2b4d", "emptyDir": {} },
-        { "name": "kube-api-access-longer", "projected": { "sources": [{ "serviceAccountToken": {} }] } },
-    ]);
-    assert_eq!(spec_of(json!({ "volumes": volumes }))["volumes"], volumes);
+#[rstest]
+#[case::injected(&[], false)]
+#[case::with_a_name_that_is_not_generated(&[("/volumes/0/name", json!("kube-api-access-longer"))], true)]
+#[case::without_automount(&[("/automountServiceAccountToken", json!(false))], true)]
+#[case::for_another_audience(&[(
+    "/volumes/0/projected/sources/0/serviceAccountToken",
+    json!({ "audience": "vault", "expirationSeconds": 3607, "path": "token" }),
+)], true)]
+#[case::for_a_shorter_time(&[(
+    "/volumes/0/projected/sources/0/serviceAccountToken/expirationSeconds",
+    json!(900),
+)], true)]
+#[case::without_the_namespace(&[("/volumes/0/projected/sources/2", json!({ "secret": { "name": "s" } }))], true)]
+#[case::of_another_kind(&[("/volumes/0", json!({ "name": INJECTED, "emptyDir": {} }))], true)]
+#[case::mounted_elsewhere(&[("/containers/0/volumeMounts/0/mountPath", json!("/vault"))], true)]
+#[case::mounted_in_part(&[("/containers/0/volumeMounts/0", json!({
+    "name": INJECTED, "mountPath": TOKEN_PATH, "readOnly": true, "subPath": "token",
+}))], true)]
+fn a_token_volume_of_the_user_is_kept(#[case] edits: &[(&str, Value)], #[case] is_kept: bool) {
+    let mut spec = json!({
+        "automountServiceAccountToken": true,
+        "volumes": [token(INJECTED)],
+        "containers": [{ "name": "main", "image": "b",
+            "volumeMounts": [mount(INJECTED, TOKEN_PATH)] }],
+    });
+    for (pointer, value) in edits {
+        *spec.pointer_mut(pointer).unwrap() = value.clone();
+    }
+    let expected = if is_kept {
+        spec.clone()
+    } else {
+        json!({ "automountServiceAccountToken": true,
+            "containers": [{ "name": "main", "image": "b" }] })
+    };
+    assert_eq!(spec_of(spec), expected);
 }
 
 #[test]
@@ -230,6 +266,45 @@ fn a_node_is_excluded_from_each_term_that_can_match() {
     assert!(terms[1..].iter().all(|term| is_empty(&term["matchFields"])));
 }
 
+fn chain(avoid_nodes: &[String]) -> Chain<'_> {
+    Chain {
+        namespace: "shop",
+        pod_name: "web",
+        record: "web-u-1",
+        record_uid: "r-1",
+        attempt: 2,
+        avoid_nodes,
+    }
+}
+
+/// Whoever may write records may write anything into them.
+#[rstest]
+#[case::metadata("/metadata")]
+#[case::annotations("/metadata/annotations")]
+#[case::spec("/spec")]
+#[case::affinity("/spec/affinity")]
+#[case::node_affinity("/spec/affinity/nodeAffinity")]
+#[case::the_required_one(
+    "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"
+)]
+#[case::terms(
+    "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms"
+)]
+fn r3_a_record_may_contain_anything(
+    #[case] pointer: &str,
+    #[values(json!("text"), json!(["text"]), json!(7))] value: Value,
+) {
+    let mut pod = json!({ "metadata": { "annotations": {} }, "spec": { "affinity": { "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [{}] } } } } });
+    *pod.pointer_mut(pointer).unwrap() = value;
+    let avoid = ["node-1".to_owned()];
+    let next = pod_of_attempt(&pod, chain(&avoid));
+    let metadata = &next["metadata"];
+    assert_eq!(metadata["name"], "web");
+    assert_eq!(metadata["finalizers"], json!([POD_RECREATION_HOLD]));
+    assert_eq!(metadata["annotations"][RECREATION_UID_ANNOTATION], "r-1");
+}
+
 #[test]
 fn the_pod_of_an_attempt_has_the_hold_and_names_its_record() {
     let pod = pod_to_create(
@@ -237,15 +312,7 @@ fn the_pod_of_an_attempt_has_the_hold_and_names_its_record() {
         &ReplacementMetadata::default(),
     );
     let avoid = ["node-1".to_owned()];
-    let chain = Chain {
-        namespace: "shop",
-        pod_name: "web",
-        record: "web-u-1",
-        record_uid: "r-1",
-        attempt: 2,
-        avoid_nodes: &avoid,
-    };
-    let next = pod_of_attempt(&pod, chain);
+    let next = pod_of_attempt(&pod, chain(&avoid));
     assert_eq!(
         next["metadata"],
         json!({
@@ -268,7 +335,7 @@ fn the_pod_of_an_attempt_has_the_hold_and_names_its_record() {
         json!({ "metadata": { "labels": { "app": "web" } }, "spec": next["spec"] }),
         "Belayer's annotations are removed again"
     );
-    let tried = dry_run_pod(&pod, chain);
+    let tried = dry_run_pod(&pod, chain(&avoid));
     assert_eq!(tried["metadata"]["generateName"], "web-");
     assert!(tried["metadata"].get("name").is_none());
 }

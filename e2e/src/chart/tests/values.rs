@@ -227,21 +227,38 @@ fn large_numbers_are_written_as_integers() {
     assert!(text.text().contains("\n  activeDeadlineSeconds: 2000000\n"));
 }
 
-/// The alert is about the Lease that the replicas renew.
+/// The alerts are about the Leases that the replicas renew.
 #[test]
-fn the_alert_names_the_configured_lease() {
+fn the_alerts_name_the_configured_leases() {
     let Some(helm) = helm() else { return };
-    let lease = |values: &str| {
-        let objects = objects(&helm, &["--set", values]);
+    let expressions = |values: &str| {
+        let values = format!("prometheusRule.enabled=true,{values}");
+        let objects = objects(&helm, &["--set", &values]);
         let rule = find(&objects, "PrometheusRule", "belayer").unwrap();
-        let text = rule.to_string();
-        let (_, from) = text
-            .split_once(r#"kube_lease_renew_time{lease=~\""#)
-            .unwrap();
-        from.split_once(r#"\""#).unwrap().0.to_owned()
+        let rules = rule["spec"]["groups"][0]["rules"].as_array().unwrap();
+        ["BelayerAbsent", "BelayerLeaseNotRenewed"].map(|name| {
+            let rule = rules.iter().find(|rule| rule["alert"] == name).unwrap();
+            rule["expr"].as_str().unwrap().to_owned()
+        })
     };
-    let on = "prometheusRule.enabled=true";
-    assert_eq!(lease(on), "belayer(-pod-recreation)?");
-    let named = format!("{on},config.leaderElection.resourceName=ops.eu");
-    assert_eq!(lease(&named), "ops[.]eu|belayer-pod-recreation");
+    let absent = |name| format!("absent(leader_election_master_status{{name=\"{name}\"}})");
+    let [replicas, lease] = expressions("replicas=2");
+    assert_eq!(replicas, absent("belayer"));
+    assert!(
+        lease.contains(r#"{lease=~"belayer(-pod-recreation)?"}"#),
+        "{lease}"
+    );
+
+    let apart = "controllers.podRecreation.enabled=true,config.leaderElection.resourceName=ops.eu";
+    let [replicas, lease] = expressions(apart);
+    let both = [absent("ops.eu"), absent("belayer-pod-recreation")];
+    assert_eq!(replicas, both.join(" or "));
+    assert!(
+        lease.contains(r#"{lease=~"ops[.]eu|belayer-pod-recreation"}"#),
+        "{lease}"
+    );
+
+    let alone = "controllers.podRecreation.enabled=true,config.leaderElection.enabled=false";
+    let [replicas, _] = expressions(alone);
+    assert_eq!(replicas, "absent(belayer_config_last_reload_successful)");
 }

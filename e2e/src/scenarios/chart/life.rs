@@ -232,8 +232,23 @@ async fn in_use(release: &Release) -> Result<()> {
         "permissions of the hook are left: {left}"
     );
 
+    kept(release).await?;
     cluster.remove("web").await?;
     let (done, printed, code, report) = release.with_hook(&uninstall, "belayer-drain").await?;
     ensure!(done && code == 0, "exit code {code}: {report}{printed}");
     cluster.nothing_is_held().await
+}
+
+/// The way back that uninstall.md documents: Helm upgrades no release whose uninstall has failed.
+async fn kept(release: &Release) -> Result<()> {
+    let (code, report) = release.belayer(&["drain", "--resume"]).await?;
+    ensure!(code == 0, "{report}");
+    release.helm(&["rollback", "belayer", "1"]).await?;
+    let policies =
+        "kubectl get mutatingadmissionpolicies,validatingadmissionpolicybindings -o name";
+    let restored = release.cluster.sh(policies).await?;
+    for name in ["/belayer-pod-hold", "/belayer-namespace-guard"] {
+        ensure!(restored.contains(name), "no {name}: {restored}");
+    }
+    release.applied("upgrade", &[]).await.map(drop)
 }

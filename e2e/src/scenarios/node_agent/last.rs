@@ -46,6 +46,12 @@ pub(super) async fn rejection(cluster: Cluster) -> Result<()> {
     .await?;
     agent.kill().await?;
     cluster.pods().delete("web", &Default::default()).await?;
+    eventually("pod-recreation reports that it waits", SOON, async || {
+        let oldest = belayer.metric("belayer_oldest_wipe_seconds", &[]).await?;
+        ensure!(oldest > 0.0, "{oldest}");
+        Ok(())
+    })
+    .await?;
     let agent = site.agent().await?;
     pending(&agent, 1.0).await?;
     ensure!(site.listed().await? == [uid.clone()], "the entry is lost");

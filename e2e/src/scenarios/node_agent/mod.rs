@@ -81,6 +81,11 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             successors::late_update,
         ),
         Scenario::alone(
+            "node-agent-restarted-handlers",
+            "after a restart of the agent handlers run again for a pod that has not started, and for no other",
+            successors::restarted,
+        ),
+        Scenario::alone(
             "node-agent-same-name",
             "a pod of the same name on the same node starts only after the older one's wipe",
             successors::same_name,

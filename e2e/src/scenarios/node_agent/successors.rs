@@ -114,6 +114,40 @@ pub(super) async fn late_update(cluster: Cluster) -> Result<()> {
     belayer.stop().await
 }
 
+pub(super) async fn restarted(cluster: Cluster) -> Result<()> {
+    let site = Site::new(&cluster, "one").await?;
+    site.allow_handlers().await?;
+    let belayer = site.controllers(Timeout::Never).await?;
+    let agent = preparing(&site).await?;
+    let running = site.pod("running").await?;
+    let pending = site.pod("pending").await?;
+    is_prepared(&site, &running).await?;
+    is_prepared(&site, &pending).await?;
+    let main = json!({
+        "name": "main", "image": "busybox", "imageID": "", "ready": true, "restartCount": 0, "started": true,
+        "state": { "running": { "startedAt": "2026-01-01T00:00:00Z" } },
+    });
+    site.report(
+        "running",
+        json!({ "phase": "Running", "containerStatuses": [main] }),
+    )
+    .await?;
+    agent.stop().await?;
+    let agent = preparing(&site).await?;
+    eventually("its handler runs again", SOON, async || {
+        ensure!(times(&site, &pending) == 2, "{}", times(&site, &pending));
+        Ok(())
+    })
+    .await?;
+    throughout("the other's does not", Duration::from_secs(2), async || {
+        ensure!(times(&site, &running) == 1, "its handler ran again");
+        Ok(())
+    })
+    .await?;
+    agent.stop().await?;
+    belayer.stop().await
+}
+
 pub(super) async fn same_name(cluster: Cluster) -> Result<()> {
     let site = Site::new(&cluster, "one").await?;
     site.allow_handlers().await?;

@@ -129,6 +129,15 @@ impl Life {
             Self::Down => assert!(first.contains("Make Belayer run again"), "{group:#}"),
             Self::Up => assert!(first.contains(said["next"].as_str().unwrap()), "{group:#}"),
         }
+        if self == Self::Up && releases {
+            // The API server may deny the release, and the controller may be switched off.
+            let component = said["component"].as_str().unwrap();
+            let steps = group["next"].to_string();
+            let off = format!("--controllers of Belayer does not switch off {component}");
+            assert!(steps.contains("ReleaseDenied"), "{group:#}");
+            assert!(steps.contains(&off), "{group:#}");
+            assert!(steps.contains("logs deployment/belayer"), "{group:#}");
+        }
     }
 }
 

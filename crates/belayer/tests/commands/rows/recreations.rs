@@ -186,7 +186,7 @@ fn writes(row: &'static Rule) -> Expected {
 #[case::row_26_to_be_tried(Under::Rejected, json!({ "phase": "Rejected", "attempts": 0, "rejectedUID": "$pod" }), step(row::INTEND, "write-status", "tries the create"))]
 #[case::row_27_to_be_deleted(Under::Rejected, json!({ "phase": "Deleting", "rejectedUID": "$pod" }), step(row::DELETE, "delete-pod", "deletes the pod, by its UID"))]
 #[case::row_28_gone(Under::Nothing, json!({ "phase": "Deleting", "rejectedUID": GONE }), writes(row::FREE))]
-#[case::row_29_the_pause_runs(Under::Nothing, json!({ "phase": "Waiting", "attempts": 9, "podDeletionTime": "$now", "rejectedUID": GONE }), step(row::BACKOFF, "nothing", "checks again in"))]
+#[case::row_29_the_pause_runs(Under::Nothing, json!({ "phase": "Waiting", "attempts": 2, "podDeletionTime": "$now", "rejectedUID": GONE }), step(row::BACKOFF, "nothing", "checks again in"))]
 #[case::row_30_to_be_reserved(Under::Nothing, json!({ "phase": "Waiting", "podDeletionTime": LONG_AGO, "rejectedUID": GONE }), step(row::RESERVE, "write-status", "reserves an attempt"))]
 #[case::row_31_to_be_created(Under::Nothing, json!({ "phase": "Creating", "attempts": 1, "rejectedUID": GONE, "conditions": [{ "type": "HoldKept", "status": "True", "lastTransitionTime": LONG_AGO }] }), step(row::CREATE, "create-pod", "creates the pod"))]
 #[case::row_32_created(Under::Attempt(1), json!({ "phase": "Creating", "attempts": 1, "rejectedUID": GONE }), writes(row::RECREATED))]

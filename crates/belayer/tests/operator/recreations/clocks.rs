@@ -230,3 +230,67 @@ async fn r8_the_clock_is_read_before_a_second_rejection_is_recorded() {
     assert_eq!(uid(&yard.find("web").unwrap()), second);
     belayer.stop().await;
 }
+
+/// R8: the leader starts after pods were rejected that may have run, and reads the clock of their node for the first of them.
+#[tokio::test(start_paused = true)]
+async fn r8_all_rejected_pods_of_a_node_are_decided_once_its_clock_is_read() {
+    let yard = Yard::new();
+    let names = ["a", "b", "c", "d"];
+    let belayer = yard.run();
+    for name in names {
+        yard.pod_on(name, json!({ "nodeName": "node-1" }));
+        yard.wait("it is held", || yard.is_held(name)).await;
+    }
+    belayer.stop().await;
+    let started = yard.world.cluster().clock().now() - SignedDuration::from_secs(60);
+    for name in names {
+        reject(&yard, name, started);
+    }
+    let settings = Settings {
+        workers: 1,
+        ..Settings::default()
+    };
+    let belayer = yard.run_as(BELAYER, settings);
+    yard.wait("they are reported", || {
+        yard.world.events("NotRecreated") == 4
+    })
+    .await;
+    yard.wait("they are released", || {
+        !names.iter().any(|name| yard.is_held(name))
+    })
+    .await;
+    assert_eq!((yard.creates(), yard.records().len()), (0, 0));
+    belayer.stop().await;
+}
+
+/// R8: the clock that showed that the pod may have run has to be read again before the hold can be removed.
+#[tokio::test(start_paused = true)]
+async fn r8_a_pod_whose_release_fails_is_released_although_its_clock_is_old() {
+    let yard = Yard::new();
+    create_lease(&yard, 90);
+    let belayer = yard.run();
+    yard.pod_on("web", json!({ "nodeName": "node-1" }));
+    yard.wait("it is held", || yard.is_held("web")).await;
+    let patches = Match::verb(Verb::Patch).resource("pods").client(BELAYER);
+    let failing = Fault::on(patches).answer(Answer::internal_error());
+    let failing = yard.world.sandbox.faults().inject(failing);
+    let started = yard.world.cluster().clock().now();
+    let accepted = json!({ "status": { "startTime": text(started) } });
+    yard.world
+        .patch_in(&Gvr::PODS, Some(YARD), "web", accepted, Subresource::Status);
+    reject(&yard, "web", started);
+    yard.wait("its release fails", || failing.hits() > 0).await;
+    yard.wait_for(Duration::from_secs(60)).await;
+    failing.remove();
+    yard.wait("it is released", || !yard.is_held("web")).await;
+    assert_eq!((yard.creates(), yard.records().len()), (0, 0));
+    belayer.stop().await;
+}
+
+/// The kubelet rejects a pod that it accepted then, by its clock.
+fn reject(yard: &Yard, name: &str, started: jiff::Timestamp) {
+    let status = json!({ "status": { "phase": "Failed", "reason": "NodeAffinity",
+        "message": "Pod was rejected: NodeAffinity", "startTime": text(started) } });
+    yard.world
+        .patch_in(&Gvr::PODS, Some(YARD), name, status, Subresource::Status);
+}

@@ -3,15 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use belayer::operator::{Operator, Options};
 use belayer::server::Health as _;
-use belayer_holds::names::POD_RECREATION_HOLD;
+use belayer_core::client;
+use belayer_core::executor::Writes;
+use belayer_core::logged::Log;
+use belayer_holds::names::{POD_RECREATION_HOLD, USER_AGENT};
 use belayer_pod_recreation::{Settings, crd};
 use belayer_sandbox::{Answer, Fault, Gvr, Match, Subresource, Verb, WatchEnd};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Fate, RECORDS, Running, Yard, uid};
-use crate::world::BELAYER;
+use crate::world::{BELAYER, options};
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_rejected_once_runs_under_its_name() {
@@ -36,6 +40,53 @@ async fn a_pod_rejected_once_runs_under_its_name() {
     // The managedFields of the rejected pod name its creator.
     assert_eq!(yard.world.events("CreatorUnknown"), 0);
     belayer.stop().await;
+}
+
+/// A dry run decides and logs.
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_logs_the_next_step() {
+    let yard = Yard::new();
+    let creates = Match::verb(Verb::Create).client(BELAYER);
+    let refused = Fault::on(creates.resource("podrecreations")).answer(Answer::internal_error());
+    let refused = yard.world.sandbox.faults().inject(refused);
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("its record is refused", || refused.hits() > 0)
+        .await;
+    belayer.stop().await;
+    refused.remove();
+    dry_run_logs(&yard, "the record of the rejected pod").await;
+    assert!(yard.records().is_empty());
+
+    let belayer = yard.run();
+    yard.wait("its pause begins", || yard.phase() == "Waiting")
+        .await;
+    belayer.stop().await;
+    dry_run_logs(&yard, "the status of its record").await;
+    assert_eq!(yard.phase(), "Waiting");
+}
+
+async fn dry_run_logs(yard: &Yard, step: &str) {
+    let client = yard.world.sandbox.service(BELAYER);
+    let client = client::in_process(client, USER_AGENT);
+    let options = Options {
+        writes: Writes::DryRun,
+        ..options(client)
+    };
+    let writes = yard.world.sandbox.recorder().writes_by(BELAYER).len();
+    let log = Log::kept();
+    let stop = CancellationToken::new();
+    let operator = Operator::new(options, Yard::components(Settings::default()));
+    let task = tokio::spawn(operator.run(stop.clone()));
+    yard.wait_for(Duration::from_secs(90)).await;
+    stop.cancel();
+    task.await.unwrap();
+    let lines = log.lines("dry run: not sent");
+    assert!(!lines.is_empty() && lines.len() < 5, "{lines:#?}");
+    let says = |line: &String| line.contains(step) && line.contains("web");
+    assert!(lines.iter().all(says), "{lines:#?}");
+    let after = yard.world.sandbox.recorder().writes_by(BELAYER).len();
+    assert_eq!(after, writes);
 }
 
 #[tokio::test(start_paused = true)]

@@ -200,19 +200,26 @@ async fn r3_a_changed_spec_ends_the_record_with_an_event() {
     belayer.stop().await;
 }
 
-/// R3: the image of a re-created pod is changed before its node rejects it too.
+/// R3: a re-created pod is changed before its node rejects it too.
+#[rstest]
+#[case::its_image(json!({ "containers": [{ "name": "main", "image": "other" }] }))]
+#[case::its_deadline(json!({ "activeDeadlineSeconds": 60 }))]
 #[tokio::test(start_paused = true)]
-async fn r3_a_changed_spec_of_a_re_created_pod_ends_the_record_too() {
+async fn r3_a_changed_spec_of_a_re_created_pod_ends_the_record_too(#[case] spec: Value) {
     let (yard, belayer) = re_created().await;
     let second = uid(&yard.find("web").unwrap());
-    yard.patch(
-        "web",
-        json!({ "spec": { "containers": [{ "name": "main", "image": "other" }] } }),
-    );
+    let patch = Patch::Strategic(json!({ "spec": spec }));
+    let (actor, options, face) = (Actor::new("user"), by("kubectl-edit"), Subresource::None);
+    let cluster = yard.world.cluster();
+    let patched = cluster.patch(&actor, &Gvr::PODS, Some(YARD), "web", patch, face, &options);
+    patched.unwrap();
     yard.report("web", Fate::Rejected("OutOfcpu"));
     yard.wait("it ends", || yard.phase() == "Ended").await;
     yard.wait("it is reported", || yard.world.events("NotRecreated") == 1)
         .await;
+    let message = yard.record()["status"]["message"].clone();
+    let expected = "not re-created: another client changed the spec of the re-created pod (field manager kubectl-edit)";
+    assert_eq!(message, expected);
     yard.wait_for(Duration::from_secs(60)).await;
     assert_eq!(uid(&yard.find("web").unwrap()), second);
     assert!(!yard.is_held("web"));
@@ -333,6 +340,20 @@ async fn r12_a_pod_bound_by_its_user_is_reported_at_its_first_rejection() {
     assert!(message.contains("bound it to node fx"), "{message}");
     let counts = ["BoundByUser", "CreatorUnknown"].map(|reason| yard.world.events(reason));
     assert_eq!(counts, [1, 0]);
+    belayer.stop().await;
+}
+
+/// R12: it must not return to the node of its user, so that one Event says that it is not re-created.
+#[tokio::test(start_paused = true)]
+async fn r12_a_pod_that_must_not_return_to_its_node_is_reported_once() {
+    let yard = Yard::new();
+    let mut settings = Settings::default();
+    settings.policy.avoid_rejected_node = true;
+    let belayer = yard.run_as(BELAYER, settings);
+    yard.pod_on("web", json!({ "nodeName": "fx" }));
+    yard.until("it ends", || yard.phase() == "Ended").await;
+    let counts = ["BoundByUser", "NotRecreated"].map(|reason| yard.world.events(reason));
+    assert_eq!(counts, [0, 1]);
     belayer.stop().await;
 }
 

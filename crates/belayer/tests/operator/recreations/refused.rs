@@ -1,10 +1,11 @@
 //! The API server denies what a re-creation needs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use belayer_sandbox::{Answer, Fault, Gvr, Match, Verb};
+use belayer_sandbox::{Answer, ApiError, Fault, Gvr, ListOptions, Match, Reason, Verb};
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Yard, uid};
 use crate::world::BELAYER;
@@ -38,6 +39,74 @@ async fn a_rejection_that_cannot_be_recorded_is_reported(#[case] answer: Answer)
         denied.hits()
     );
     assert!(yard.is_held("web"));
+    belayer.stop().await;
+}
+
+/// A policy or a webhook chooses the code of its denial.
+#[tokio::test(start_paused = true)]
+async fn a_pod_denied_with_another_code_is_reported_and_given_up() {
+    let yard = Yard::new();
+    let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
+    let message = "pods \"web\" is forbidden: ValidatingAdmissionPolicy 'size' denied request";
+    let answer = ApiError::new(413, Reason::RequestEntityTooLarge, message);
+    let fault = Fault::on(creates).answer(Answer::error(answer));
+    let fault = yard.world.sandbox.faults().inject(fault);
+    let belayer = yard.run();
+    let first = yard.pod("web");
+    yard.until("it is reported", || {
+        yard.world.events("RecreationDenied") == 1
+    })
+    .await;
+    yard.pass(Duration::from_secs(4_800)).await;
+    assert_eq!(yard.phase(), "Ended");
+    assert!(fault.hits() < 30, "tried {} times", fault.hits());
+    assert_eq!(uid(&yard.find("web").unwrap()), first);
+    assert!(!yard.is_held("web"));
+    belayer.stop().await;
+}
+
+/// The Event is about the pod, and the record is not changed.
+#[rstest]
+#[case::the_deletion_of_the_pod(Verb::Delete, "pods", "Deleting", "the deletion of the pod")]
+#[case::the_status(Verb::Patch, "podrecreations", "", "the status of its record")]
+#[tokio::test(start_paused = true)]
+async fn a_step_that_is_denied_is_reported(
+    #[case] verb: Verb,
+    #[case] resource: &'static str,
+    #[case] phase: &str,
+    #[case] what: &str,
+) {
+    let yard = Yard::new();
+    let requests = Match::verb(verb).resource(resource).client(BELAYER);
+    let fault = Fault::on(requests).answer(Answer::forbidden("not today"));
+    let fault = yard.world.sandbox.faults().inject(fault);
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("it is reported", || {
+        yard.world.events("RecreationDenied") == 1
+    })
+    .await;
+    yard.pass(Duration::from_secs(300)).await;
+    assert_eq!(yard.phase(), phase);
+    assert!(fault.hits() < 12, "{} tries in five minutes", fault.hits());
+    let cluster = yard.world.cluster();
+    let events = cluster.list(&Gvr::EVENTS, None, &ListOptions::default());
+    let events = events.unwrap().items;
+    let denied = |event: &&Arc<Value>| event["reason"] == "RecreationDenied";
+    let event = events.iter().find(denied).unwrap();
+    assert_eq!(event["involvedObject"]["kind"], "Pod");
+    let message = event["message"].as_str().unwrap();
+    assert!(message.contains(what), "{message}");
+    assert!(message.contains("not today"), "{message}");
+    fault.remove();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(1_200);
+    while !yard.is_settled("web") {
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "it is not re-created"
+        );
+        yard.pass(Duration::from_secs(1)).await;
+    }
     belayer.stop().await;
 }
 

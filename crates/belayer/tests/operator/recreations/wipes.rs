@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use belayer_metrics::exposition::parse;
+use belayer_metrics::{Exporter, OLDEST_WIPE};
 use belayer_pod_recreation::Settings;
 use belayer_pod_recreation::api::Policy;
 use belayer_sandbox::{Answer, Fault, FaultHandle, Gvr, Match, Subresource};
@@ -126,6 +128,31 @@ async fn r7_an_entry_outlives_its_record() {
     report(&yard, &pod, "Wiped", "");
     yard.wait("the entry is removed", || !has_entry(&yard, &pod))
         .await;
+    belayer.stop().await;
+}
+
+/// The agent cannot report that while it is down.
+#[tokio::test(start_paused = true)]
+async fn the_age_of_the_oldest_pending_wipe_is_a_metric() {
+    let (recorder, exporter) = Exporter::detached().unwrap();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let oldest = || {
+        let families = parse(&exporter.render()).unwrap();
+        families[OLDEST_WIPE].value(&[]).unwrap()
+    };
+    let yard = Yard::rejecting(99);
+    create_node(&yard);
+    let belayer = yard.run_as(BELAYER, settings(0));
+    let pod = create_pod(&yard);
+    yard.until("the wipe is requested", || has_entry(&yard, &pod))
+        .await;
+    assert!(oldest() < 60.0, "{}", oldest());
+    yard.wait_for(Duration::from_secs(3_600)).await;
+    report(&yard, &pod, "NotWiped", "a mount in use");
+    yard.pass(Duration::from_secs(30)).await;
+    assert!(oldest() > 3_600.0, "{}", oldest());
+    report(&yard, &pod, "Wiped", "");
+    yard.until("none waits", || oldest() == 0.0).await;
     belayer.stop().await;
 }
 

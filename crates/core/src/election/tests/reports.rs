@@ -100,6 +100,20 @@ async fn a_failure_is_logged_once(#[case] mood: Mood, #[case] failed: &str, #[ca
     assert!(!after.is_empty() && after.len() <= 2, "{after:?}");
 }
 
+/// Near its deadline a leader waits less and less for a response.
+#[tokio::test(start_paused = true)]
+async fn a_leader_without_responses_logs_that_once() {
+    let log = log();
+    let server = Server::new();
+    let leader = server.elector("leader", Timing::default());
+    leader.leadership.begun().await;
+    server.mood(Mood::Silent);
+    sleep(seconds(100)).await;
+    let lines = log.lines("no complete response within");
+    assert_eq!(lines.len(), 1, "{}", log.text());
+    assert!(lines[0].contains("within 5s "), "{}", lines[0]);
+}
+
 /// The library has no command line: another program has other flags, or none.
 #[rstest]
 #[case::no_permission(Mood::Forbids, "a single replica can run without election")]

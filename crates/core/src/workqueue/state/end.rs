@@ -31,7 +31,7 @@ impl<K> State<K> {
                 Some(when)
             }
             Completion::Failed { backoff, draw } => {
-                delay = self.fail(index, backoff, draw);
+                delay = self.fail(index, backoff, draw, now);
                 Some(When::At(now.after(delay)))
             }
         };

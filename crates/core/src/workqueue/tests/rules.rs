@@ -264,6 +264,22 @@ async fn backoff_grows_with_every_failure_although_the_key_is_added_in_between()
 }
 
 #[tokio::test(start_paused = true)]
+async fn attempts_before_the_floor_do_not_double_the_delay() {
+    let queue = queue();
+    let curve = Backoff::new(S(30), S(600)).at_least(S(30));
+    for _ in 0..10 {
+        queue.add("a", Normal);
+        assert_eq!(take(&queue).retry(curve), S(30));
+        advance(S(2)).await;
+    }
+    let mut longest = Duration::ZERO;
+    for _ in 0..10 {
+        longest = longest.max(queue.next().await.expect("not shut down").retry(curve));
+    }
+    assert!(longest > S(120), "the longest was {longest:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn jitter_spreads_keys_that_failed_together() {
     let queue: WorkQueue<u32> = silent(Ageing::default());
     let curve = Backoff::new(S(100), S(100));

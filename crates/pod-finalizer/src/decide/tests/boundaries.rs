@@ -60,6 +60,15 @@ fn a_refused_record_is_not_reported_where_none_is_to_be_written() {
     assert!(!notices.any(|notice| notice.reason == "OutcomeNotRecorded"));
 }
 
+#[test]
+fn a_pod_whose_record_is_refused_waits_for_its_record() {
+    let pod = pod().held().ended().captured().deleting("10:00:00");
+    let decision = decide(&pod.refused("11:59:00").0, now());
+    let messages = decision.missing_messages().join("; ");
+    assert!(messages.contains("cannot be recorded"), "{messages}");
+    assert!(!messages.contains("consumer"), "{messages}");
+}
+
 /// A live read that began at the logical time at which the pod was seen is too early.
 #[rstest]
 #[case::of_the_namespace(pod().held().namespace_deleting().namespace_confirmed())]

@@ -99,6 +99,10 @@ fn line(from: State, to: State) -> (String, usize, usize, &'static str) {
             let y = height(from) - 9;
             (format!("M236 {y}H162"), 199, y - 7, "middle")
         }
+        (In(Waiting), In(Exhausted)) => {
+            let (low, high) = (height(from) - 9, height(In(Rejected)) + 17);
+            (format!("M236 {low}H30V{high}"), 37, low - 40, "start")
+        }
         (In(Recreated), In(Rejected)) => {
             let (low, high) = (height(from) + 12, height(to) + 17);
             let label = (low + high) / 2 + 40;

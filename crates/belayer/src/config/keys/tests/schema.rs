@@ -2,9 +2,17 @@
 
 use std::path::Path;
 
+use regex::Regex;
+use rstest::rstest;
 use serde_json::{Map, Value, json};
 
+use super::{arguments, nested};
 use crate::config::keys::{Key, all};
+use crate::config::{API_VERSION, Source};
+use crate::feature_gates::FeatureGate;
+use crate::kubeconfig::Sources;
+use crate::logging::LogArguments;
+use crate::options::Settings;
 
 /// Keys that the chart sets itself, and those of the node agent, which reads no file there.
 const OF_THE_CHART: &[&str] = &[
@@ -21,8 +29,79 @@ fn is_in_the_chart(key: &Key) -> bool {
     !OF_THE_CHART.contains(&key.path) && !key.path.starts_with("nodeAgent.")
 }
 
-/// The values of a key. What the schema does not express, Belayer checks: units, names and expressions.
+/// The values of a key. What the schema does not express, Belayer checks: rules across keys, kinds and expressions.
 fn accepts(takes: &str) -> Value {
+    let text = |pattern: &str| json!({ "type": ["string", "number"], "pattern": pattern });
+    match takes {
+        "true or false" => json!({ "type": "boolean" }),
+        "number above 0" => json!({ "type": "number", "exclusiveMinimum": 0 }),
+        "seconds" => json!({ "type": "integer", "minimum": 0 }),
+        "argo" => json!({ "enum": ["argo"] }),
+        "name" => text("^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"),
+        "address" => text("^0$|:[0-9]+$"),
+        "levels" => text(&format!("^ *{LEVEL} *(, *{LEVEL} *)*$")),
+        "pods or percent" | "workflows or percent" => text("^([0-9]+|0*(100|[0-9]{1,2})%)$"),
+        _ if takes.starts_with("duration") => duration(takes),
+        _ if takes.starts_with("list") => list(takes),
+        _ if takes.contains(": ") => map(takes),
+        _ => number_or_word(takes),
+    }
+}
+
+/// An item of `--log-level`, which ignores case.
+const LEVEL: &str = "([-A-Za-z0-9_:.]+=)?([oO][fF][fF]|[eE][rR][rR][oO][rR]|[wW][aA][rR][nN]|[iI][nN][fF][oO]|\
+                     [dD][eE][bB][uU][gG]|[tT][rR][aA][cC][eE])";
+
+/// Every number has a unit. The least value is a power of ten, so that shorter durations have fewer digits.
+fn duration(takes: &str) -> Value {
+    let mut schema = json!({
+        "type": "string",
+        "pattern": r"^(P.+|([0-9]+([.,][0-9]+)?\s*[A-Za-zµ]+,?\s*)+)$",
+    });
+    let least = takes.strip_prefix("duration, ");
+    let least = least.and_then(|rest| rest.strip_suffix(" or more"));
+    let shorter = match least {
+        None => return schema,
+        Some("10ms") => r"[0-9]\s*ms",
+        Some("1s") => r"[0-9]{1,3}\s*ms",
+        Some("10s") => r"[0-9]{1,4}\s*ms|[0-9]\s*s",
+        Some(other) => panic!("{other}"),
+    };
+    schema["not"] = json!({ "pattern": format!(r"^(0+\s*[A-Za-z]+|{shorter})$") });
+    schema
+}
+
+fn list(takes: &str) -> Value {
+    let mut schema = json!({ "type": "array" });
+    if takes.ends_with(", not empty") {
+        schema["minItems"] = json!(1);
+    }
+    if takes == "list of finalizers" {
+        schema["items"] = json!({ "type": "string", "pattern": "^[^/]+/[^/]+$" });
+    }
+    schema
+}
+
+/// `NAME: VALUE`; only features have a fixed set of names.
+fn map(takes: &str) -> Value {
+    let (name, value) = takes.split_once(": ").unwrap();
+    let plain = value.trim_end_matches(", not empty");
+    let of = match plain {
+        "value" => json!({ "type": "string" }),
+        plain => accepts(plain),
+    };
+    let mut schema = json!({ "type": "object", "additionalProperties": of });
+    if plain != value {
+        schema["minProperties"] = json!(1);
+    }
+    if name == "name" {
+        let names = FeatureGate::ALL.iter().map(|gate| gate.name());
+        schema["propertyNames"] = json!({ "enum": names.collect::<Vec<_>>() });
+    }
+    schema
+}
+
+fn number_or_word(takes: &str) -> Value {
     let (kind, bounds) = match takes.strip_prefix("number, ") {
         Some(bounds) => ("number", bounds),
         None => ("integer", takes),
@@ -35,26 +114,12 @@ fn accepts(takes: &str) -> Value {
         .split(" or ")
         .flat_map(|part| part.split(", "))
         .collect();
-    match takes {
-        "true or false" => json!({ "type": "boolean" }),
-        "name: true or false" => map(json!({ "type": "boolean" })),
-        "number above 0" => json!({ "type": "number", "exclusiveMinimum": 0 }),
-        "duration" => json!({ "type": "string" }),
-        _ if takes.starts_with("duration,") => json!({ "type": "string" }),
-        _ if takes.starts_with("list") => json!({ "type": "array" }),
-        _ if takes.contains(": ") => map(json!({ "type": "string" })),
-        _ if range.is_some() => {
-            json!({ "type": kind, "minimum": range.map(|of| of.0), "maximum": range.map(|of| of.1) })
-        }
-        _ if least.is_some() => json!({ "type": kind, "minimum": least }),
-        // Values of an enumeration, not of a unit.
-        _ if words.len() > 1 && !takes.contains("percent") => json!({ "enum": words }),
-        _ => json!({ "type": ["string", "number"] }),
+    match (range, least) {
+        (Some((least, most)), _) => json!({ "type": kind, "minimum": least, "maximum": most }),
+        (None, Some(least)) => json!({ "type": kind, "minimum": least }),
+        (None, None) if words.len() > 1 => json!({ "enum": words }),
+        (None, None) => json!({ "type": ["string", "number"] }),
     }
-}
-
-fn map(of: Value) -> Value {
-    json!({ "type": "object", "additionalProperties": of })
 }
 
 /// Adds a key below an object of the schema.
@@ -137,28 +202,71 @@ fn the_schema_of_the_chart_matches_the_table() {
     );
 }
 
-/// Whether the schema of a key has the value: of what `accepts` makes.
-fn allows(leaf: &Value, value: &Value) -> bool {
-    let types = match &leaf["type"] {
+/// Whether the schema allows the value: of what `schema` makes.
+fn allows(schema: &Value, value: &Value) -> bool {
+    let types = match &schema["type"] {
+        Value::Null => Vec::new(),
         Value::Array(several) => several.clone(),
         one => vec![one.clone()],
     };
-    let is = |kind: &Value| match kind.as_str() {
-        Some("boolean") => value.is_boolean(),
-        Some("string") => value.is_string(),
-        Some("integer") => value.is_u64(),
-        Some("number") => value.is_number(),
-        Some("array") => value.is_array(),
-        Some("object") => value.is_object(),
-        _ => leaf["enum"]
-            .as_array()
-            .is_some_and(|all| all.contains(value)),
+    let is = |kind: &Value| match kind.as_str().unwrap() {
+        "boolean" => value.is_boolean(),
+        "string" => value.is_string(),
+        "integer" => value.is_u64(),
+        "number" => value.is_number(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        other => panic!("{other}"),
     };
-    let bound = |name: &str| leaf[name].as_f64().zip(value.as_f64());
-    types.iter().any(is)
-        && bound("minimum").is_none_or(|(least, value)| value >= least)
-        && bound("exclusiveMinimum").is_none_or(|(least, value)| value > least)
-        && bound("maximum").is_none_or(|(most, value)| value <= most)
+    let number = |name: &str| schema[name].as_f64();
+    let size = value.as_array().map(Vec::len);
+    let size = size.or_else(|| value.as_object().map(Map::len));
+    let too_few = |name: &str| {
+        let least = schema[name].as_u64();
+        least
+            .zip(size)
+            .is_some_and(|(least, size)| (size as u64) < least)
+    };
+    let matches = |pattern: &Value| {
+        let pattern = pattern.as_str().map(|text| Regex::new(text).unwrap());
+        pattern
+            .zip(value.as_str())
+            .is_none_or(|(pattern, text)| pattern.is_match(text))
+    };
+    let member = |(name, value): (&String, &Value)| {
+        let named =
+            schema["propertyNames"].is_null() || allows(&schema["propertyNames"], &json!(name));
+        named
+            && match (&schema["properties"][name], &schema["additionalProperties"]) {
+                (Value::Null, Value::Bool(may)) => *may,
+                (Value::Null, Value::Null) => true,
+                (Value::Null, other) => allows(other, value),
+                (known, _) => allows(known, value),
+            }
+    };
+    (types.is_empty() || types.iter().any(is))
+        && schema["enum"]
+            .as_array()
+            .is_none_or(|all| all.contains(value))
+        && number("minimum")
+            .zip(value.as_f64())
+            .is_none_or(|(least, value)| value >= least)
+        && number("maximum")
+            .zip(value.as_f64())
+            .is_none_or(|(most, value)| value <= most)
+        && number("exclusiveMinimum")
+            .zip(value.as_f64())
+            .is_none_or(|(least, value)| value > least)
+        && !too_few("minItems")
+        && !too_few("minProperties")
+        && matches(&schema["pattern"])
+        && (schema["not"].is_null() || !allows(&schema["not"], value))
+        && value
+            .as_object()
+            .is_none_or(|members| members.iter().all(member))
+        && value.as_array().is_none_or(|items| {
+            schema["items"].is_null() || items.iter().all(|item| allows(&schema["items"], item))
+        })
 }
 
 #[test]
@@ -168,4 +276,72 @@ fn the_schema_of_the_chart_allows_every_default() {
         let leaf = accepts(key.takes);
         assert!(allows(&leaf, &value), "{}: {value} by {leaf}", key.path);
     }
+}
+
+/// Whether Belayer accepts a file with these keys.
+fn is_accepted(keys: &Value) -> bool {
+    let mut file = keys.clone();
+    file["apiVersion"] = json!(API_VERSION);
+    let source = Source::parse(Path::new("b.yaml"), file.to_string());
+    source.is_ok_and(|source| {
+        source.logging(&LogArguments::default()).is_ok()
+            && Settings::resolve(&arguments(), &source, &Sources::default()).is_ok()
+    })
+}
+
+/// What Belayer refuses at its start, Helm refuses before it changes anything.
+#[rstest]
+#[case::finalizer("pvcProtection.finalizer", json!("foo"))]
+#[case::resync("podFinalizer.resync", json!("9s"))]
+#[case::resync_in_milliseconds("podFinalizer.resync", json!("9999ms"))]
+#[case::no_unit("podFinalizer.resync", json!("1h30"))]
+#[case::percent("podFinalizer.maxUnselected", json!("101%"))]
+#[case::no_profile("podFinalizer.profiles", json!([]))]
+#[case::built_in("podFinalizer.profiles", json!([{ "builtIn": "foo" }]))]
+#[case::name("podFinalizer.profiles", json!([{ "builtIn": "argo", "name": "A" }]))]
+#[case::release_after("podFinalizer.profiles", json!([{ "builtIn": "argo", "releaseAfter": "0s" }]))]
+#[case::adopt("podFinalizer.profiles", json!([{ "builtIn": "argo", "adopt": ["kubernetes"] }]))]
+#[case::backlog("podFinalizer.backlogThreshold", json!(0))]
+#[case::resync_of_workflows("workflowFinalizer.resync", json!("500ms"))]
+#[case::no_owner("workflowFinalizer.owners", json!([]))]
+#[case::lease("leaderElection.resourceName", json!("A_b"))]
+#[case::retry("leaderElection.retryPeriod", json!("0s"))]
+#[case::retry_in_milliseconds("leaderElection.retryPeriod", json!("9ms"))]
+#[case::class("podRecreation.classes", json!({ "X": "foo" }))]
+#[case::no_label("podRecreation.selectors", json!([{ "matchLabels": {} }]))]
+#[case::seconds("podRecreation.recordTtlSeconds", json!("1h"))]
+#[case::level("logging.level", json!("foo"))]
+#[case::level_of_a_target("logging.level", json!("info,belayer_core=foo"))]
+#[case::qps("limits.qps", json!(0))]
+#[case::burst("limits.burst", json!("many"))]
+#[case::gate("featureGates", json!({ "Foo": true }))]
+#[case::address("endpoints.debugBindAddress", json!("foo"))]
+fn the_schema_of_the_chart_refuses_what_belayer_refuses(#[case] path: &str, #[case] value: Value) {
+    let keys = nested(path, value);
+    assert!(!is_accepted(&keys), "{keys}");
+    assert!(!allows(&schema(), &keys), "{keys}");
+}
+
+#[rstest]
+#[case::words("podFinalizer.resync", json!("1 hour, 30 minutes"))]
+#[case::in_milliseconds("podFinalizer.resync", json!("10000ms"))]
+#[case::fraction("podFinalizer.resync", json!("1.5h"))]
+#[case::iso("podFinalizer.resync", json!("PT5M"))]
+#[case::short("leaderElection.retryPeriod", json!("10ms"))]
+#[case::percent("podFinalizer.maxUnselected", json!("100%"))]
+#[case::count("podFinalizer.maxUnselected", json!(1000))]
+#[case::count_as_text("podFinalizer.maxUnselected", json!("1000"))]
+#[case::lease("leaderElection.resourceName", json!("a-b.c"))]
+#[case::levels("logging.level", json!("Info, belayer_core::informer=debug"))]
+#[case::off("endpoints.debugBindAddress", json!("0"))]
+#[case::all_addresses("endpoints.debugBindAddress", json!(":8081"))]
+#[case::version_6("endpoints.debugBindAddress", json!("[::1]:8081"))]
+#[case::class("podRecreation.classes", json!({ "X": "race" }))]
+#[case::gate("featureGates", json!({ "PodCleanup": true }))]
+#[case::in_place("pvcProtection.finalizer", json!("kubernetes.io/pvc-protection"))]
+#[case::adopt("podFinalizer.profiles", json!([{ "builtIn": "argo", "adopt": ["a.example/b"] }]))]
+fn the_schema_of_the_chart_allows_what_belayer_accepts(#[case] path: &str, #[case] value: Value) {
+    let keys = nested(path, value);
+    assert!(is_accepted(&keys), "{keys}");
+    assert!(allows(&schema(), &keys), "{keys}");
 }
