@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
+};
 use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
@@ -14,6 +16,7 @@ use serde_json::{Value, json};
 use super::fixture::{File, FixtureStep};
 use super::normal::normal;
 use crate::harness::{Cluster, eventually};
+use crate::kinds;
 use crate::wait::SOON;
 
 /// The binary, run as Belayer's own account so that the recorder sees its requests.
@@ -125,12 +128,30 @@ async fn all_but(client: &Client, hidden: &[&str]) -> Result<Value> {
 /// Runs it, and removes everything that it created in any case.
 pub(crate) async fn play(cluster: &Cluster, file: &File) -> Result<()> {
     let mut made = Vec::new();
+    no_namespace_leaves(cluster.client()).await?;
     let tool = Tool::with_rights_but(cluster, &[]).await?;
     forget_the_election(cluster.client()).await?;
     let played = steps_and_runs(cluster, file, &tool, &mut made).await;
     let put_away = tool.put_away().await;
     let cleaned = clean_up(cluster.client(), &made).await;
     played.and(put_away).and(cleaned)
+}
+
+/// Waits until the namespaces of earlier scenarios are removed: an API that does not answer keeps all namespaces.
+async fn no_namespace_leaves(client: &Client) -> Result<()> {
+    let namespaces = kinds::namespaces(client);
+    eventually("no namespace is being deleted", SOON, async || {
+        let all = namespaces.list(&ListParams::default()).await?;
+        let mut all = all.iter();
+        let leaving = all.find(|one| one.metadata.deletion_timestamp.is_some());
+        ensure!(
+            leaving.is_none(),
+            "{}",
+            leaving.map(|one| one.name_any()).unwrap_or_default()
+        );
+        Ok(())
+    })
+    .await
 }
 
 /// Removes the Lease of an earlier scenario, whose holder no longer runs: the output would mention it.

@@ -35,9 +35,14 @@ pub(super) async fn kept(cluster: Cluster) -> Result<()> {
 }
 
 async fn stays_off(cluster: &Cluster) -> Result<()> {
-    cluster
-        .sh("kubectl delete crd gates.belayer.dev && kubectl -n belayer-system delete configmap belayer-gate --ignore-not-found")
-        .await?;
+    let delete = "kubectl delete crd gates.belayer.dev --ignore-not-found && \
+        kubectl -n belayer-system delete configmap belayer-gate --ignore-not-found";
+    eventually(
+        "the guard of an earlier scenario is gone",
+        SOON,
+        async || cluster.sh(delete).await,
+    )
+    .await?;
     apply(cluster.client(), OLD_MANIFESTS).await?;
     cluster
         .sh(
