@@ -163,8 +163,7 @@ impl<V: View> PodRecreation<V> {
         }
         let key = record_key(pod);
         if view.is_candidate() {
-            let mut memory = self.memory.lock();
-            memory.candidates.insert(key.clone(), pod.meta.key.clone());
+            self.remember_candidate(&key, pod);
         } else if view.state == PodState::Pending && view.origin.is_none() {
             return;
         }
@@ -360,13 +359,16 @@ impl<V: View> PodRecreation<V> {
     /// Enqueues the record of a candidate that is none by the events of its pod: the clock of its node has to be read again.
     fn note_candidate(&self, pod: &Pod) {
         let record = record_key(pod);
-        let mut memory = self.memory.lock();
-        let before = memory
-            .candidates
-            .insert(record.clone(), pod.meta.key.clone());
-        if before.is_none() {
+        if self.remember_candidate(&record, pod) {
             self.parts.queue.add(record, Priority::Normal);
         }
+    }
+
+    /// Returns whether it is new.
+    fn remember_candidate(&self, record: &ObjectKey, pod: &Pod) -> bool {
+        let mut memory = self.memory.lock();
+        let pod = pod.meta.key.clone();
+        memory.candidates.insert(record.clone(), pod).is_none()
     }
 
     fn is_cancelled(&self, pod: &Uid) -> bool {

@@ -89,18 +89,16 @@ async fn gate_each_policy_that_limits_writes_must_be_bound(
     let answer = check_recreation(&world).await;
     assert_eq!(found(&answer), [], "{}", answer.err);
     let (cluster, actor) = (world.sandbox.cluster(), Actor::new("test"));
-    let bindings = admission("validatingadmissionpolicybindings");
-    cluster
-        .delete(&actor, &bindings, None, name, &Default::default())
-        .unwrap();
+    let delete = |plural| {
+        let deleted = cluster.delete(&actor, &admission(plural), None, name, &Default::default());
+        deleted.unwrap();
+    };
+    delete("validatingadmissionpolicybindings");
     let answer = check_recreation(&world).await;
     let what = format!("policy {name} has no binding of the same name");
     assert_eq!(found(&answer), [(level.to_owned(), what)]);
     assert_eq!(answer.code, if level == "note" { 0 } else { 3 });
-    let policies = admission("validatingadmissionpolicies");
-    cluster
-        .delete(&actor, &policies, None, name, &Default::default())
-        .unwrap();
+    delete("validatingadmissionpolicies");
     let answer = check_recreation(&world).await;
     let what = format!("policy {name} does not exist");
     assert_eq!(found(&answer), [("note".to_owned(), what)]);

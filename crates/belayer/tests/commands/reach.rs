@@ -200,6 +200,16 @@ fn named_once(said: &Said, address: SocketAddr) {
     assert!(last.starts_with("error:"), "{}", said.err);
 }
 
+/// The commands that only read.
+const READING: [&[&str]; 6] = [
+    &["stuck"],
+    &["stuck", "-n", "shop"],
+    &["explain", "pod/a"],
+    &["status"],
+    &["status", "-n", "shop"],
+    &["check"],
+];
+
 #[rstest]
 #[case::refused(Server::Refuses, "Connection refused", 5)]
 #[case::silent(Server::Silent, "no response", 10)]
@@ -211,16 +221,8 @@ async fn l6_reading_commands_end_with_the_address_and_the_cause(
     #[case] seconds: u64,
 ) {
     let address = server.start().await;
-    let commands: [&[&str]; 6] = [
-        &["stuck"],
-        &["stuck", "-n", "shop"],
-        &["explain", "pod/a"],
-        &["status"],
-        &["status", "-n", "shop"],
-        &["check"],
-    ];
-    let all = commands.map(|arguments| run(address, arguments));
-    for (said, arguments) in futures::future::join_all(all).await.iter().zip(commands) {
+    let all = READING.map(|arguments| run(address, arguments));
+    for (said, arguments) in futures::future::join_all(all).await.iter().zip(READING) {
         assert_eq!(said.code, Some(1), "{arguments:?}: {}", said.err);
         let last = said.err.lines().last().unwrap_or_default();
         assert!(last.contains(cause), "{arguments:?}: {}", said.err);
@@ -234,17 +236,10 @@ async fn l6_reading_commands_end_with_the_address_and_the_cause(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_no_api_server_is_an_error() {
     let address = Server::Elsewhere.start().await;
-    let commands: [&[&str]; 7] = [
-        &["stuck"],
-        &["stuck", "-n", "shop"],
-        &["explain", "pod/a"],
-        &["status"],
-        &["status", "-n", "shop"],
-        &["check"],
-        &["drain", "--timeout=4s"],
-    ];
-    let all = commands.map(|arguments| run(address, arguments));
-    for (said, arguments) in futures::future::join_all(all).await.iter().zip(commands) {
+    let drain: &[&str] = &["drain", "--timeout=4s"];
+    let commands: Vec<_> = READING.into_iter().chain([drain]).collect();
+    let all = commands.iter().map(|arguments| run(address, arguments));
+    for (said, arguments) in futures::future::join_all(all).await.iter().zip(&commands) {
         assert_eq!(said.code, Some(1), "{arguments:?}: {}", said.err);
         let says = format!("http://{address} is not a Kubernetes API server (404)");
         assert!(said.err.contains(&says), "{arguments:?}: {}", said.err);

@@ -96,14 +96,11 @@ impl Backoff {
     /// of a row).
     #[must_use]
     pub fn ceiling_after(&self, previous: Option<Duration>) -> Duration {
-        match previous {
-            None => self.first.min(self.cap),
-            Some(previous) => self.ceiling_of(previous.saturating_mul(2)),
-        }
+        self.bounded(previous.map_or(self.first, |previous| previous.saturating_mul(2)))
     }
 
     /// This ceiling within the bounds of the curve.
-    pub(super) fn ceiling_of(&self, ceiling: Duration) -> Duration {
+    pub(super) fn bounded(&self, ceiling: Duration) -> Duration {
         ceiling.max(self.first).min(self.cap)
     }
 

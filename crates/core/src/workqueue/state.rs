@@ -189,7 +189,7 @@ impl<K> State<K> {
         let previous = (entry.failures > 0).then(|| Duration::from_nanos(entry.ceiling));
         let ceiling = match previous {
             // The key was added in between.
-            Some(same) if now < entry.not_before => backoff.ceiling_of(same),
+            Some(same) if now < entry.not_before => backoff.bounded(same),
             previous => backoff.ceiling_after(previous),
         };
         entry.failures = entry.failures.saturating_add(1);

@@ -104,7 +104,7 @@ impl Diagnosis {
         self
     }
 
-    /// Whether nothing is known about its finalizer: any object shows whose it is as well as the others.
+    /// Whether its finalizer is not a known one. One object of the group is enough to find out which controller set it.
     fn is_about_an_unknown_finalizer(&self) -> bool {
         self.cause == Cause::Finalizer && self.verdict == Verdict::Unknown && self.known.is_none()
     }

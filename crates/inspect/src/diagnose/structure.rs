@@ -288,12 +288,13 @@ pub(super) fn dependents(object: &Terminating, world: &World) -> Option<Diagnosi
     if dependents.len() > NAMED {
         found = found.detail(format!("and {} more", dependents.len() - NAMED));
     }
-    // A webhook that rejects the deletions has a group of its own.
     let is_left = |dependent: &&ObjectRef| {
         let uid = dependent.uid.as_str();
-        world.scan.terminating_with(uid).is_none() && !webhooks::reject_dependents(object, world)
+        world.scan.terminating_with(uid).is_none()
     };
-    if let Some(first) = dependents.iter().find(is_left) {
+    let first = dependents.iter().find(is_left);
+    // If a webhook rejects the deletions, another group says so.
+    if let Some(first) = first.filter(|_| !webhooks::reject_dependents(object, world)) {
         found = found.next(Step::run(
             "Check this dependent, which is not being deleted: the garbage collector has not processed it, or lacks permission",
             first.kubectl("get"),

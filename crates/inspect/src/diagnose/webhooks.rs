@@ -13,29 +13,35 @@ use crate::report::{Cause, Step, Verdict};
 /// A webhook with failurePolicy Fail rejects what has to happen for a deletion, if it intercepts that and its service has no
 /// endpoint.
 pub(super) fn in_the_way(object: &Terminating, world: &World) -> Vec<Diagnosis> {
+    let dead = &world.webhooks.dead;
+    if dead.is_empty() {
+        return Vec::new();
+    }
     let needed = needed(object, world);
-    let dead = world.webhooks.dead.iter();
-    dead.filter_map(|webhook| {
-        let found = needed
-            .iter()
-            .map(|request| (request.meets(webhook), request));
-        match found.max_by_key(|(intercepts, _)| *intercepts)? {
-            (Intercepts::No, _) => None,
-            (Intercepts::Yes, request) => Some(diagnosis(webhook, request)),
-            (Intercepts::InAnotherVersion, request) => Some(of_another_version(webhook, request)),
-        }
-    })
-    .collect()
+    dead.iter()
+        .filter_map(|webhook| {
+            let found = needed
+                .iter()
+                .map(|request| (request.meets(webhook), request));
+            match found.max_by_key(|(intercepts, _)| *intercepts)? {
+                (Intercepts::No, _) => None,
+                (Intercepts::Yes, request) => Some(diagnosis(webhook, request)),
+                (Intercepts::InAnotherVersion, request) => {
+                    Some(of_another_version(webhook, request))
+                }
+            }
+        })
+        .collect()
 }
 
 /// Whether a webhook rejects the deletion of dependents of this object.
 pub(super) fn reject_dependents(object: &Terminating, world: &World) -> bool {
-    let mut dead = world.webhooks.dead.iter();
-    let dependents: Vec<Needed> = dependents(object, world).collect();
-    dead.any(|webhook| {
-        let mut all = dependents.iter();
-        all.any(|request| request.meets(webhook) == Intercepts::Yes)
-    })
+    let dead = &world.webhooks.dead;
+    let is_rejected = |request: Needed| {
+        let mut dead = dead.iter();
+        dead.any(|webhook| request.meets(webhook) == Intercepts::Yes)
+    };
+    !dead.is_empty() && dependents(object, world).any(is_rejected)
 }
 
 /// A request that the deletion of an object needs.

@@ -268,6 +268,16 @@ mod tests {
         }
     }
 
+    fn own_permissions() -> Query {
+        Query {
+            own_namespace: "ops".to_owned(),
+            subject: Subject::Own,
+            parts: Vec::new(),
+            client: "",
+            now: Timestamp::UNIX_EPOCH,
+        }
+    }
+
     /// T2: RoleBindings suffice for writes, if the configuration selects nothing in other namespaces.
     #[rstest]
     #[case::everywhere("patch", &["patch pods"], &[], None)]
@@ -286,15 +296,8 @@ mod tests {
             namespaces: namespaces.iter().copied().map(Into::into).collect(),
             ..Part::new("x", "ClusterRole x", Vec::new())
         };
-        let query = Query {
-            own_namespace: "ops".to_owned(),
-            subject: Subject::Own,
-            parts: Vec::new(),
-            client: "",
-            now: Timestamp::UNIX_EPOCH,
-        };
         let permission = Permission::new("", "pods", verb, "x");
-        let finding = ask(&Grants(grants), &permission, &part, &query).await;
+        let finding = ask(&Grants(grants), &permission, &part, &own_permissions()).await;
         assert_eq!(finding.map(|finding| finding.what).as_deref(), missing);
     }
 
@@ -320,14 +323,7 @@ mod tests {
             kinds: vec![Kind::optional(resource)],
             ..Part::new("x", "ClusterRole x", Vec::new())
         };
-        let query = Query {
-            own_namespace: "ops".to_owned(),
-            subject: Subject::Own,
-            parts: Vec::new(),
-            client: "",
-            now: Timestamp::UNIX_EPOCH,
-        };
-        let finding = ask(&Grants(&[]), &permission, &part, &query).await;
+        let finding = ask(&Grants(&[]), &permission, &part, &own_permissions()).await;
         let fix = finding.unwrap().fix.unwrap();
         assert!(fix.contains(says), "{fix}");
     }
