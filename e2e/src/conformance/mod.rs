@@ -243,7 +243,7 @@ fn tell(summary: &mut Summary, case: &Case, result: &Option<Result<Outcome>>) {
             summary.failed += 1;
             anstream::println!("{} {name}", "FAIL".red());
             for difference in &outcome.differences {
-                anstream::println!("     line {}", difference.line);
+                anstream::println!("     {}, line {}", case.theme, difference.line);
                 for line in &difference.expected {
                     anstream::println!("     expected {}", line.green());
                 }

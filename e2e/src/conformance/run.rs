@@ -74,7 +74,7 @@ pub(super) struct Outcome {
 /// Runs a case in a new namespace.
 ///
 /// # Errors
-/// When the server cannot be reached, or a step cannot be done.
+/// When the namespace of the case cannot be created.
 pub(super) async fn run(
     client: &Client,
     compactor: Option<&Compactor>,
@@ -100,8 +100,18 @@ pub(super) async fn run(
     talk.prepare().await?;
     let mut outcome = Outcome::default();
     for step in &case.steps {
-        let answered = talk.step(step).await;
-        let answered = answered.with_context(|| format!("{}, line {}", case.theme, step.line))?;
+        let answered = match talk.step(step).await {
+            Ok(answered) => answered,
+            // The case ends, and what differed before it is told: it is mostly the reason.
+            Err(error) => {
+                outcome.differences.push(Difference {
+                    line: step.line,
+                    expected: step.expected.clone(),
+                    answered: vec![format!("{error:#}")],
+                });
+                break;
+            }
+        };
         if answered != step.expected {
             outcome.differences.push(Difference {
                 line: step.line,
