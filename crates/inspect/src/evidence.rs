@@ -333,6 +333,7 @@ mod tests {
 
     use belayer_core::executor::Bounds;
     use belayer_core::object::{ObjectKey, Resource, Uid};
+    use belayer_core::slim::Labels;
     use belayer_sandbox::Sandbox;
 
     use super::*;
@@ -361,7 +362,7 @@ mod tests {
             since: belayer_core::clock::now() - Duration::from_secs(60),
             finalizers: vec![HOLD.to_owned()],
             set_by: BTreeMap::new(),
-            labels: BTreeMap::new(),
+            labels: Labels::default(),
         }
     }
 

@@ -16,7 +16,6 @@ pub mod report;
 pub mod scan;
 #[cfg(test)]
 mod schemas;
-pub mod selector;
 pub mod status;
 pub mod stuck;
 pub mod text;

@@ -10,6 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use belayer_core::object::{ObjectKey, Uid};
+use belayer_core::slim::Labels;
 use belayer_core::slim::json::Text;
 
 use crate::kinds::Kind;
@@ -65,7 +66,7 @@ pub struct Terminating {
     /// The manager that last wrote each finalizer, by `managedFields`.
     pub set_by: BTreeMap<String, SetBy>,
     /// Its labels.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Labels,
 }
 
 /// An entry of `managedFields`.
@@ -130,7 +131,7 @@ impl Meta<'_> {
         let since = self.deletion_timestamp?;
         let labels = self
             .labels
-            .and_then(|raw| serde_json::from_str::<Option<_>>(raw.get()).ok().flatten());
+            .and_then(|raw| serde_json::from_str::<BTreeMap<String, String>>(raw.get()).ok());
         let names = self.finalizers.iter().flatten();
         let finalizers: Vec<String> = names.map(|name| (**name).to_owned()).collect();
         let managed = self.managed_fields.map_or("null", RawValue::get);
@@ -139,7 +140,7 @@ impl Meta<'_> {
             since,
             set_by: set_by(managed, &finalizers),
             finalizers,
-            labels: labels.unwrap_or_default(),
+            labels: labels.into_iter().flatten().collect(),
         })
     }
 }

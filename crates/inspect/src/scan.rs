@@ -280,7 +280,7 @@ impl Scan {
         &'a self,
         now: Timestamp,
         older_than: std::time::Duration,
-        selector: &'a crate::selector::LabelSelector,
+        selector: &'a belayer_holds::selection::Selector,
     ) -> impl Iterator<Item = &'a Terminating> {
         self.terminating.iter().filter(move |found| {
             let past = now.duration_since(found.since);

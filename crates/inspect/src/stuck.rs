@@ -13,6 +13,7 @@ use belayer_core::http::{METADATA_ONLY, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::argo;
 use belayer_holds::names::OWNER_HOLDS;
+use belayer_holds::selection::Selector;
 
 use self::held_pods::held_pods;
 use crate::diagnose::{FOREGROUND, known, report};
@@ -23,7 +24,6 @@ use crate::object::{Item, ObjectRef, Terminating};
 use crate::reader::{Reader, explain as message};
 use crate::report::{API_VERSION, Cause, Group, Report, Step, Unseen, UnseenReason, Verdict};
 use crate::scan::{Progress, Scan, Scope, Silent, scan};
-use crate::selector::LabelSelector;
 
 /// What to report; by default all stuck objects of the cluster. The [crate's example](crate) takes
 /// the default.
@@ -32,7 +32,7 @@ pub struct Query {
     /// The namespaces to read.
     pub scope: Scope,
     /// Only objects with these labels.
-    pub selector: LabelSelector,
+    pub selector: Selector,
     /// Only objects past their grace period for this long.
     pub older_than: Duration,
 }
@@ -89,7 +89,7 @@ pub async fn stuck(
         .stuck(now, query.older_than, &query.selector)
         .cloned()
         .collect();
-    let any = LabelSelector::default();
+    let any = Selector::default();
     let all = scan.stuck(now, Duration::ZERO, &any).count();
     let target = Target {
         within_grace: scan.terminating.len() - all,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, value_parser};
 
-use belayer_inspect::selector::LabelSelector;
+use belayer_holds::selection::Selector;
 
 use crate::arguments::{Output, ReadArguments, namespace};
 use crate::exit::Failure;
@@ -103,7 +103,7 @@ pub struct StuckArguments {
 
     /// Only objects with these labels (example: app=web,tier!=test)
     #[arg(short = 'l', long, value_name = "LABELS")]
-    pub selector: Option<LabelSelector>,
+    pub selector: Option<Selector>,
 
     /// Only objects past their grace period for at least this long (example: 90s, 10m,
     /// 2h, 3d)

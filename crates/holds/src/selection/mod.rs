@@ -11,13 +11,17 @@
 //!
 //! let labels = [("app", "db")].into_iter().collect();
 //! assert!(!MatchLabels::new([("app", "web")])?.found_in(&labels));
-//! # Ok::<(), belayer_holds::selection::InvalidLabel>(())
+//!
+//! let selector: Selector = "app in (web, db), !test".parse()?;
+//! assert!(selector.matches(&labels));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 pub mod config;
 
 mod guard;
 mod labels;
+mod parse;
 mod selector;
 mod unselected;
 
@@ -25,6 +29,7 @@ use crate::namespace::IgnoredNamespace;
 
 pub use guard::{Exceeded, Guard, MassRelease, Scope, UnselectedBy};
 pub use labels::{InvalidLabel, MatchLabels, is_dns_label, is_dns_subdomain, is_label_value};
+pub use parse::ParseSelectorError;
 pub use selector::{Namespaces, Operator, Requirement, Selector};
 pub use unselected::{MaxUnselected, ParseMaxUnselectedError};
 
