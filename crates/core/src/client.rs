@@ -6,8 +6,9 @@
 //! for minutes. So the retry layer is off.
 //!
 //! A client has at most [`CONNECTIONS`] requests in flight: over HTTP/1.1 each takes a connection,
-//! and a slow server would otherwise get thousands (rule L10). Watches and the Lease use clients of
-//! their own, so that neither waits for a connection.
+//! and a slow server would otherwise get thousands (rule L10). Watches and other
+//! [streams](crate::http::Request::open) do not count, since they stay open: any number of informers
+//! may share the client. The Lease uses a client without the limit, [`connect_apart`], so that a renewal never waits.
 //!
 //! ```no_run
 //! use belayer_core::{Request, client};
@@ -35,7 +36,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
-/// The highest number of requests of a client in flight, including their responses.
+/// The highest number of requests of a client in flight, including their responses; streams do not count.
 pub const CONNECTIONS: usize = 64;
 
 /// How many of them only releases may use.
@@ -66,8 +67,7 @@ pub fn connect(mut config: Config, user_agent: &str) -> Result<Client, kube::Err
         .build())
 }
 
-/// The same without a limit of the requests in flight, with connections of its own: for watches,
-/// and for the Lease.
+/// The same without a limit of the requests in flight, with other connections: for the Lease.
 ///
 /// # Errors
 ///
@@ -99,6 +99,8 @@ where
 pub(crate) enum Urgency {
     /// A release: it also uses the connections that are kept for releases.
     Release,
+    /// A watch, or another response that may stay open: it does not count.
+    Stream,
     /// Any other request.
     Other,
 }
@@ -166,11 +168,14 @@ where
         Box::pin(async move {
             // The semaphores are never closed, so an error cannot happen; without a permit the
             // request would still be sent.
-            let other = match urgency {
-                Some(Urgency::Release) => None,
-                Some(Urgency::Other) | None => others.acquire_owned().await.ok(),
+            let permit = match urgency {
+                Some(Urgency::Stream) => (None, None),
+                Some(Urgency::Release) => (None, all.acquire_owned().await.ok()),
+                Some(Urgency::Other) | None => {
+                    let other = others.acquire_owned().await.ok();
+                    (other, all.acquire_owned().await.ok())
+                }
             };
-            let permit = (other, all.acquire_owned().await.ok());
             let response = answer.await?;
             Ok(response.map(|body| {
                 body.map_frame(Box::new(move |frame| {

@@ -33,7 +33,7 @@ pub(super) async fn work<L: Lifecycle>(
                 let pace = Pace {
                     resync: shared
                         .resync
-                        .map(|every| every.mul_f64(1.0 + JITTER * rng::unit())),
+                        .map(|every| every.saturating_add(every.mul_f64(JITTER * rng::unit()))),
                     draw: rng::unit(),
                 };
                 let effects = shared.slots.complete(&key, ended, pace, Instant::now());

@@ -113,7 +113,7 @@ impl Sandbox {
         deadline: Duration,
         mut condition: impl FnMut(&[Arc<Value>]) -> bool,
     ) -> Result<Vec<Arc<Value>>, WaitError> {
-        let began = Instant::now();
+        let end = deadline_at(deadline);
         let (cluster, mut changes) = (self.cluster(), 0);
         let mut log = cluster.subscribe(Some(gvr), cluster.version());
         loop {
@@ -123,7 +123,7 @@ impl Sandbox {
             if condition(&found) {
                 return Ok(found);
             }
-            let more = tokio::time::timeout_at(began + deadline, log.next()).await;
+            let more = tokio::time::timeout_at(end, log.next()).await;
             match more {
                 Ok(Ok(_)) => changes += 1,
                 Ok(Err(_)) => log = cluster.subscribe(Some(gvr), cluster.version()),
@@ -140,6 +140,12 @@ impl Sandbox {
             }
         }
     }
+}
+
+/// [`Duration::MAX`] stands for no deadline; an [`Instant`] that far away cannot be represented.
+fn deadline_at(deadline: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+    Instant::now() + deadline.min(FAR)
 }
 
 struct Wait<'a> {
@@ -159,7 +165,7 @@ impl Wait<'_> {
         deadline: Duration,
         mut check: impl FnMut(Option<&Value>) -> Option<T>,
     ) -> Result<(Option<Arc<Value>>, T), WaitError> {
-        let end = Instant::now() + deadline;
+        let end = deadline_at(deadline);
         let mut changes = 0;
         // Subscribe before reading, so that a change in between is seen again rather than missed.
         let mut log = self

@@ -164,6 +164,24 @@ async fn l10_a_slow_server_gets_at_most_64_requests_at_once() {
     assert!(most.1 <= CONNECTIONS + 1 + 7, "{most:?}");
 }
 
+/// An open watch would occupy a connection for as long as it is open.
+#[tokio::test]
+async fn l10_streams_do_not_count() {
+    let server = Server::start().await;
+    let client = connect(server.config(), "test/1.0").unwrap();
+    let streams = CONNECTIONS * 2;
+    let mut opened = tokio::task::JoinSet::new();
+    for _ in 0..streams {
+        let client = client.clone();
+        opened.spawn(async move { crate::http::Request::get("/slow").open(&client).await });
+    }
+    server.until(streams).await;
+    let request = crate::http::Request::get("/lease").timeout(Duration::MAX);
+    let answered = request.send(&client).await;
+    assert!(answered.is_ok(), "{answered:?}");
+    opened.shutdown().await;
+}
+
 /// As client-go: no response is `<error>`, whether it did not come in time or its caller does not wait for it any more.
 #[tokio::test]
 async fn a_request_without_a_response_in_time_is_counted() {

@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 use tracing::Instrument as _;
 
 use super::status::bounded_pause;
@@ -230,29 +230,28 @@ impl Request {
     }
 
     async fn exchange(&self, urgency: Urgency, client: &Client) -> Result<Answer, RequestError> {
-        let deadline = Instant::now() + self.timeout;
-        let late = |_| RequestError::Timeout(self.timeout);
-        let response = timeout_at(deadline, self.head(urgency, client))
+        let exchange = async {
+            let (head, body) = self.head(urgency, client).await?.into_parts();
+            Ok(Answer {
+                status: head.status,
+                content_type: content_type(&head.headers),
+                body: read_body(body, self.body_limit).await?,
+            })
+        };
+        timeout(self.timeout, exchange)
             .await
-            .map_err(late)??;
-        let (head, body) = response.into_parts();
-        let read = read_body(body, self.body_limit);
-        let body = timeout_at(deadline, read).await.map_err(late)??;
-        Ok(Answer {
-            status: head.status,
-            content_type: content_type(&head.headers),
-            body,
-        })
+            .map_err(|_| RequestError::Timeout(self.timeout))?
     }
 
     /// Sends the request and leaves the body to be read as a stream. The deadline applies to the
-    /// response headers; the caller bounds how long the stream may be silent.
+    /// response headers; the caller bounds how long the stream may be silent. It does not count in the
+    /// [limit of requests in flight](crate::client::CONNECTIONS).
     ///
     /// # Errors
     ///
     /// As [`Request::send`].
     pub async fn open(&self, client: &Client) -> Result<AnswerStream, RequestError> {
-        let head = timeout(self.timeout, self.head(Urgency::Other, client)).await;
+        let head = timeout(self.timeout, self.head(Urgency::Stream, client)).await;
         let response = head.map_err(|_| RequestError::Timeout(self.timeout))??;
         let content_type = content_type(response.headers());
         Ok(AnswerStream {

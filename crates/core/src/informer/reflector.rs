@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::store::Fit;
-use super::{Event, Informer, InformerState, Store};
+use super::{Event, Informer, InformerState};
 use crate::duration;
 use crate::failure_log::{Failure, Recovered};
 use crate::http::{ErrorClass, RequestError};
@@ -63,12 +63,10 @@ impl Cause {
     }
 }
 
-/// Marks the store as stopped when the informer ends, even by a panic.
-struct StopOnDrop<K: Slim>(Store<K>);
-
-impl<K: Slim> Drop for StopOnDrop<K> {
+/// However the informer ends, also by a panic or before it ran: its store is not updated any more.
+impl<K> Drop for Informer<K> {
     fn drop(&mut self) {
-        self.0.stop();
+        self.store.stop();
     }
 }
 
@@ -76,7 +74,6 @@ impl<K: Slim> Informer<K> {
     /// Lists and watches until `stop` is cancelled. The store then keeps its content, with the
     /// state [`InformerState::Stopped`].
     pub async fn run(mut self, stop: CancellationToken) {
-        let _stop_on_drop = StopOnDrop(self.store.clone());
         tokio::select! {
             biased;
             () = stop.cancelled() => {}

@@ -382,6 +382,20 @@ async fn objects_resync_individually_and_drift_apart() {
     assert!(at.len() > 10, "resyncs happen together: {at:?}");
 }
 
+/// "Never", written as an interval, must not overflow.
+#[tokio::test(start_paused = true)]
+async fn the_longest_interval_is_never() {
+    let world = World::new();
+    let options = Options::new("test").resync(Duration::MAX);
+    let workers = Lifecycles::new(world.clone(), options);
+    let object = named("web", "u");
+    workers.created(&object, "a");
+    sleep(SECOND * 3600).await;
+    assert_eq!(world.times(&format!("sync {} a", object.uid)).len(), 1);
+    workers.deleted(&object);
+    workers.settled().await;
+}
+
 /// A sync triggered by an update delays the next resync.
 #[tokio::test(start_paused = true)]
 async fn an_update_delays_the_resync() {

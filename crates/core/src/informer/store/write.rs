@@ -29,7 +29,7 @@ pub(in crate::informer) enum Applied<K> {
     Stale,
 }
 
-impl<K: Slim> Store<K> {
+impl<K> Store<K> {
     pub(in crate::informer) fn set_state(&self, new: InformerState) {
         self.shared.state.send_if_modified(|state| {
             let differs = *state != new;
@@ -44,7 +44,9 @@ impl<K: Slim> Store<K> {
             .send_modify(|progress| progress.stopped = true);
         self.set_state(InformerState::Stopped);
     }
+}
 
+impl<K: Slim> Store<K> {
     /// Raises the version; `false` if it was reached already.
     pub(in crate::informer) fn advance(&self, version: ResourceVersion) -> bool {
         self.shared.progress.send_if_modified(|progress| {

@@ -95,6 +95,16 @@ async fn an_informer_stopped_before_it_began_sends_no_request() {
     assert_eq!(store.synced().await, Err(WaitError::Stopped));
 }
 
+/// A task that is aborted before its first poll drops the informer, too.
+#[tokio::test(start_paused = true)]
+async fn an_informer_dropped_before_it_ran_stops_the_store() {
+    let server = Server::answers([page(5, &[])]);
+    let (informer, store) = describe::<OwnerMeta>(&server).build();
+    drop(informer);
+    let synced = tokio::time::timeout(Duration::from_secs(60), store.synced()).await;
+    assert_eq!(synced.expect("an answer"), Err(WaitError::Stopped));
+}
+
 /// A reader must not use a store that is no longer updated.
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_panics_stops_the_store() {
