@@ -179,6 +179,10 @@ fn requires(settings: &Settings) -> Vec<Part> {
             .map(Kind::optional)
             .collect(),
         policies: policy.into_iter().collect(),
+        removes: profiles
+            .adopted()
+            .map(|name| (pods.clone(), name.to_string()))
+            .collect(),
         holds: vec![(pods, names::POD_STATUS_HOLD.to_owned())],
         namespaces: namespaces.clone(),
         ..Part::new(

@@ -88,9 +88,13 @@ impl Configured for Settings {
             // The API server's own admission plugin adds that finalizer.
             Mode::InPlace => (PvcMode::InPlace, Vec::new(), Vec::new()),
         };
+        let removed = self.mode.finalizers().iter();
         vec![Part {
             policies,
             holds,
+            removes: removed
+                .map(|name| (Resource::pvcs(), (*name).to_owned()))
+                .collect(),
             pvcs: Some(mode),
             ..Part::new(
                 NAME,

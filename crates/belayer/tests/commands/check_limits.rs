@@ -156,6 +156,48 @@ async fn cleanup_that_the_policy_denies_is_reported() {
     assert_eq!(found(&answer), [], "{}", answer.err);
 }
 
+/// The policies of the manifests allow the removal of Belayer's finalizers only.
+#[rstest]
+#[case::of_pvcs(
+    "pvc-protection",
+    json!({ "pvcProtection": { "finalizer": "kubernetes.io/pvc-protection" } }),
+    "policy belayer-owner-writes denies the removal of kubernetes.io/pvc-protection"
+)]
+#[case::of_pods(
+    "pod-finalizer",
+    json!({ "podFinalizer": { "profiles": [{ "builtIn": "argo", "adopt": ["workflows.argoproj.io/status"] }] } }),
+    "policy belayer-pod-writes denies the removal of workflows.argoproj.io/status"
+)]
+#[tokio::test(flavor = "multi_thread")]
+async fn removals_that_the_policy_denies_are_reported(
+    #[case] controller: &str,
+    #[case] mut settings: Value,
+    #[case] denies: &str,
+) {
+    let world = installed().await;
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("belayer.yaml");
+    settings["apiVersion"] = json!("config.belayer.dev/v1alpha1");
+    std::fs::write(&config, settings.to_string()).unwrap();
+    let config = format!("--config={}", config.display());
+    let controllers = format!("--controllers={controller}");
+    let arguments = [
+        "check",
+        &controllers,
+        "--service-account",
+        &config,
+        "-ojson",
+    ];
+    let answer = world.run(&arguments).await;
+    let missing = ("missing".to_owned(), denies.to_owned());
+    assert!(
+        found(&answer).contains(&missing),
+        "{} {}",
+        answer.out,
+        answer.err
+    );
+}
+
 /// The policy of the manifests is for pods of Argo Workflows, and no role of the manifests contains other owners.
 #[tokio::test(flavor = "multi_thread")]
 async fn profiles_of_other_owners_have_later_holds_and_need_another_role() {

@@ -80,6 +80,35 @@ pub(super) fn of_writes(query: &Query) -> impl Iterator<Item = Limit> {
     needed.map(Limit::of_writes)
 }
 
+/// Whether the write policy of a kind denies the removal of this finalizer.
+pub(super) async fn removal(reader: &Reader, kind: &Resource, finalizer: &str) -> Option<Finding> {
+    let [policies, _] = write_policy_kinds();
+    let name = names::write_policy(kind);
+    match read(reader, &policies, name).await {
+        Got::Found(policy) => denied_removal(&policy, kind, finalizer),
+        // That it is absent or cannot be read is a finding of `of_writes`.
+        Got::NotServed | Got::Unknown(_) | Got::Absent => None,
+    }
+}
+
+fn denied_removal(policy: &Value, kind: &Resource, finalizer: &str) -> Option<Finding> {
+    if quotes(&policy["spec"]["variables"].to_string(), finalizer) {
+        return None;
+    }
+    let name = names::write_policy(kind);
+    let plural = &kind.plural;
+    let what = format!("policy {name} denies the removal of {finalizer}");
+    let means =
+        format!("{plural} that are being deleted keep it: each removal is answered with 403");
+    let variable = if *kind == Resource::pods() {
+        "adopted"
+    } else {
+        "holds"
+    };
+    let fix = format!("add '{finalizer}' to the variable `{variable}` of the policy");
+    Some(Finding::new(Level::Missing, About::Policy, what, means).fix(fix))
+}
+
 /// Whether a policy is there, bound, and limits what it should.
 pub(super) async fn check(reader: &Reader, limit: &Limit, query: &Query) -> Vec<Finding> {
     let [policies, bindings] = write_policy_kinds();
@@ -161,6 +190,21 @@ mod tests {
             (Some(found), Some(expected)) => assert!(found.starts_with(expected), "{found}"),
             (found, _) => panic!("{found:?}"),
         }
+    }
+
+    #[rstest]
+    #[case::own("belayer.dev/pod-status", None)]
+    #[case::of_argo(
+        "workflows.argoproj.io/status",
+        Some("add 'workflows.argoproj.io/status' to the variable `adopted` of the policy")
+    )]
+    fn the_write_policy_allows_the_removal_of_adopted_finalizers(
+        #[case] finalizer: &str,
+        #[case] fix: Option<&str>,
+    ) {
+        let (policy, _) = manifest();
+        let found = denied_removal(&policy, &Resource::pods(), finalizer);
+        assert_eq!(found.and_then(|found| found.fix).as_deref(), fix);
     }
 
     #[test]

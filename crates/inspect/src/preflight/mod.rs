@@ -121,6 +121,9 @@ pub async fn check(
         for (kind, finalizer) in &part.holds {
             findings.extend(finalizers::others(reader, kind, finalizer).await);
         }
+        for (kind, finalizer) in &part.removes {
+            findings.extend(limits::removal(reader, kind, finalizer).await);
+        }
         if let Some(adopts) = part.argo {
             findings.extend(argo::check(reader, adopts == AdoptsArgo::Yes).await);
         }

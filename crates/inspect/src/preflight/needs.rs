@@ -29,6 +29,8 @@ pub struct Part {
     pub limits: Vec<Limit>,
     /// Its finalizers and their kinds: no other controller should set them.
     pub holds: Vec<(Resource, String)>,
+    /// The finalizers that it removes, those of other programs included, and their kinds: the write policy must allow it.
+    pub removes: Vec<(Resource, String)>,
     /// How PVCs are protected, if this part protects PVCs.
     pub pvcs: Option<PvcMode>,
     /// Warnings about its configuration.
@@ -64,6 +66,7 @@ impl Part {
             policies: Vec::new(),
             limits: Vec::new(),
             holds: Vec::new(),
+            removes: Vec::new(),
             pvcs: None,
             advice: Vec::new(),
             argo: None,
