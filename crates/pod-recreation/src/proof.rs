@@ -159,9 +159,12 @@ impl NeverRan {
             (false, FirstSeen::Rejected) => MAX_START_DELAY_UNHELD,
             (false, FirstSeen::Earlier) => return Err(MayHaveRun::NotHeld),
         };
-        // The kubelet writes such states also for containers of a rejected pod that is being deleted.
-        let has_container = failure.is_some_and(|failure| failure.has_container);
-        if has_container && !pod.meta.is_deleting() {
+        // The kubelet writes such states also for containers of a rejected pod that is being deleted, and of one whose
+        // volumes it could not attach once it has unmounted the others (such as the token): exit code 137, without a
+        // container ID. Every earlier version of the latter was seen.
+        let is_made_up = pod.meta.is_deleting()
+            || first_seen == FirstSeen::EarlierUnbroken && is_attach_limit(pod);
+        if failure.is_some_and(|failure| failure.has_container) && !is_made_up {
             return Err(MayHaveRun::ContainerEnded);
         }
         if !is_reported_in_time(pod) {
@@ -289,6 +292,17 @@ mod tests {
         pod
     }
 
+    /// The kubelet writes that a container ended, without its ID.
+    fn ended(mut pod: Pod) -> Pod {
+        pod.failure.as_mut().unwrap().has_container = true;
+        pod
+    }
+
+    fn held_again(mut pod: Pod) -> Pod {
+        pod.meta.finalizers = rejected().meta.finalizers;
+        pod
+    }
+
     /// A pod that was rejected at 1001; its kubelet wrote that at `written`.
     fn written_late(written: i64, bound_as: Bound) -> Pod {
         let at = |second| Timestamp::from_second(second).unwrap();
@@ -372,6 +386,21 @@ mod tests {
     )]
     #[case::r1_young_and_first_seen_rejected(bound(1_030, Bound::Unseen), FirstSeen::Rejected, Ok(()))]
     #[case::r4_its_volumes_were_not_attached(attaching(1_123, Bound::Reported), FirstSeen::EarlierUnbroken, Ok(()))]
+    #[case::r4_its_other_volumes_were_unmounted(
+        ended(attaching(1_123, Bound::Reported)),
+        FirstSeen::EarlierUnbroken,
+        Ok(())
+    )]
+    #[case::r4_an_end_after_which_versions_may_be_missing(
+        held_again(ended(attaching(1_005, Bound::Reported))),
+        FirstSeen::Earlier,
+        Err(MayHaveRun::ContainerEnded)
+    )]
+    #[case::r4_an_end_of_another_reason(
+        Pod { reason: Some("NodeAffinity".into()), ..ended(attaching(1_005, Bound::Reported)) },
+        FirstSeen::EarlierUnbroken,
+        Err(MayHaveRun::ContainerEnded)
+    )]
     #[case::r4_versions_may_be_missing(
         attaching(1_123, Bound::Reported),
         FirstSeen::Rejected,

@@ -87,7 +87,9 @@ async fn attach_fails(cluster: &Cluster, node: &str) -> Result<()> {
 }
 
 async fn rejected(cluster: &Cluster, node: &str) -> Result<()> {
-    let unscheduled = json!({ "schedulerName": NO_SCHEDULER });
+    // With its token as a mounted volume: the kubelet then writes that the containers ended, which never began.
+    let unscheduled =
+        json!({ "schedulerName": NO_SCHEDULER, "automountServiceAccountToken": true });
     let web = cluster
         .create(&recreated("web").pvc("data").spec(unscheduled))
         .await?;
