@@ -117,16 +117,16 @@ fn ends(event: &Event<Namespace>, own: &str) -> Option<bool> {
     (namespace.meta.key.name() == own).then(|| namespace.meta.is_deleting())
 }
 
-/// The policies of components that are switched off, and of those that run but only report, are switched off:
-/// nothing adds their holds any more. A component of another Belayer (`--on-disable=keep`), or one that holds nothing
-/// that a policy matches, leaves its switch as it is.
+/// The policies of components that are switched off, and of those that run but add no finalizers by a policy, are
+/// switched off: what a policy adds without a component that removes it would stay. A component of another Belayer
+/// (`--on-disable=keep`) leaves its switch as it is.
 fn switches(options: &Options, components: &Components, context: &ControllerContext) -> Switches {
-    let (holding, reporting): (Vec<_>, Vec<_>) =
-        components.running.iter().partition(|one| one.adds_holds());
-    let holding = holding.into_iter().filter(|one| has_policy(&***one));
-    let off = components.switched_off.iter().chain(reporting);
+    let by_policy = |one: &&Arc<dyn Configured>| one.adds_holds() && has_policy(&***one);
+    let (holding, others): (Vec<_>, Vec<_>) = components.running.iter().partition(by_policy);
+    let off = components.switched_off.iter().chain(others);
     Switches {
         on: holding
+            .into_iter()
             .map(|one| switch(&**one, |kind| context.informer_state(kind)))
             .collect(),
         off: off.map(|off| off.controller().switch).collect(),

@@ -9,6 +9,7 @@ use belayer_holds::names::WORKFLOW_HOLD;
 use belayer_pod_finalizer::profile::config::Settings;
 use belayer_pvc_protection::Mode;
 use belayer_sandbox::{Answer, Fault, FaultHandle, Gvr, ListOptions, Match, Subresource, Verb};
+use belayer_workflow_finalizer::config::WorkflowFinalizerConfig;
 use belayer_workload::WORKFLOWS;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -356,11 +357,14 @@ async fn gate_a_switch_does_not_wait_for_a_kind_that_is_not_served() {
 
 /// Also with `--on-disable=keep`, where the component is not switched off: the policy would go on adding a finalizer that
 /// the configuration does not name.
+#[rstest]
+#[case::that_only_reports(Mode::Advise)]
+#[case::whose_finalizer_the_api_server_adds(Mode::InPlace)]
 #[tokio::test(start_paused = true)]
-async fn gate_a_controller_that_only_reports_has_its_policy_switched_off() {
+async fn gate_a_controller_without_a_policy_has_its_switch_turned_off(#[case] mode: Mode) {
     let world = World::new();
     with_gate(&world, &json!({ "holdClaims": "on" }));
-    let belayer = run_all(&world, Mode::Advise);
+    let belayer = run_all(&world, mode);
     eventually("it is off", || {
         said(&world, "holdClaims").as_deref() == Some("switched-off")
     })
@@ -370,6 +374,21 @@ async fn gate_a_controller_that_only_reports_has_its_policy_switched_off() {
     let _belayer = run_all(&world, Mode::Own);
     eventually("it is on again", || {
         said(&world, "holdClaims").as_deref() == Some("on")
+    })
+    .await;
+}
+
+/// The policy is for workflows of Argo Workflows, which no rule of this configuration would release.
+#[tokio::test(start_paused = true)]
+async fn gate_the_policy_of_owners_that_are_not_configured_is_switched_off() {
+    let world = World::new();
+    with_gate(&world, &json!({ "holdWorkflows": "on" }));
+    let owner = json!({ "group": "tekton.dev", "version": "v1", "kind": "TaskRun", "resource": "taskruns" });
+    let owners: WorkflowFinalizerConfig =
+        serde_json::from_value(json!({ "owners": [{ "owner": owner }] })).unwrap();
+    let _belayer = world.run_with_owners(owners.try_into().unwrap());
+    eventually("it is off", || {
+        said(&world, "holdWorkflows").as_deref() == Some("switched-off")
     })
     .await;
 }
