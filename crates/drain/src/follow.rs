@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, OnceCell};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -164,7 +164,8 @@ pub struct Follower {
     gate: GateClient,
     status: GateStatus,
     switches: Switches,
-    user: OnceCell<User>,
+    /// The user of this process, once known.
+    user: Mutex<Option<User>>,
     /// The last logged reason to leave each switch off, so that each is logged once.
     obstacles: Mutex<BTreeMap<&'static str, String>>,
 }
@@ -176,7 +177,7 @@ impl Follower {
             gate,
             status,
             switches,
-            user: OnceCell::new(),
+            user: Mutex::default(),
             obstacles: Mutex::default(),
         }
     }
@@ -269,7 +270,13 @@ impl Follower {
             return Ok(Kept::Whole);
         }
         let executor = self.gate.executor();
-        let user = self.user.get_or_try_init(|| User::find(executor)).await?;
+        // A gate is gone if its owner is: an account that was created again has another UID.
+        let known = state.as_ref().and_then(|_| self.user.lock().clone());
+        let user = match known {
+            Some(user) => user,
+            None => User::find(executor).await?,
+        };
+        *self.user.lock() = Some(user.clone());
         let account = user.account(self.gate.key().namespace().unwrap_or_default());
         let Some(state) = state else {
             let keys = self.status.keys();
@@ -285,7 +292,7 @@ impl Follower {
         if state.is_draining() {
             return Ok(Kept::Whole);
         }
-        self.set_switches(&state, user).await
+        self.set_switches(&state, &user).await
     }
 
     async fn set_switches(&self, state: &GateObject, user: &User) -> Result<Kept, RequestError> {

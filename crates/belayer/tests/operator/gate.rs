@@ -393,6 +393,46 @@ async fn gate_the_policy_of_owners_that_are_not_configured_is_switched_off() {
     .await;
 }
 
+/// The garbage collector deletes a gate whose owner is gone, and the next one must not have the same owner.
+#[tokio::test(start_paused = true)]
+async fn gate_its_owner_is_the_account_that_exists_now() {
+    const OWN: &str = "belayer-system";
+    let world = World::new();
+    world.create_namespace(OWN);
+    let accounts = Gvr::new("", "v1", "serviceaccounts");
+    // Creates the account, which the API server then sees as the client.
+    let begin = || {
+        let account = json!({ "metadata": { "namespace": OWN, "name": "belayer" } });
+        let uid = world.create(&accounts, Some(OWN), account)["metadata"]["uid"].clone();
+        let user =
+            json!({ "username": "system:serviceaccount:belayer-system:belayer", "uid": uid });
+        let review = json!({ "status": { "userInfo": user } }).to_string();
+        let reviews = Match::verb(Verb::Create).resource("selfsubjectreviews");
+        let answer = Answer::raw(201, "application/json", review);
+        let fault = world
+            .sandbox
+            .faults()
+            .inject(Fault::on(reviews).answer(answer));
+        (uid, fault)
+    };
+    let is_owned_by = |uid: &Value| {
+        let gate = world.cluster().get(&gates(), Some(OWN), "belayer-gate");
+        gate.is_ok_and(|gate| {
+            let owners = gate["metadata"]["ownerReferences"].as_array();
+            owners.is_some_and(|owners| owners.len() == 1 && owners[0]["uid"] == *uid)
+        })
+    };
+    let (first, fault) = begin();
+    let _belayer = run_all(&world, Mode::Own);
+    eventually("it has its owner", || is_owned_by(&first)).await;
+    fault.remove();
+    world.delete(&accounts, Some(OWN), "belayer");
+    let (second, _fault) = begin();
+    eventually("it has its new owner", || is_owned_by(&second)).await;
+    let_pass(Duration::from_secs(300)).await;
+    assert!(is_owned_by(&second));
+}
+
 /// Until the gate can be written, the policy adds finalizers after the process has found none.
 #[tokio::test(start_paused = true)]
 async fn gate_what_the_policy_of_a_switched_off_controller_adds_late_is_released() {
