@@ -15,6 +15,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::config::keys::{self, Reload};
 use crate::config::{ConfigError, Set, Source};
+use crate::server::Health;
+
+/// After this time new controllers take over without the caches that the running ones do not have either.
+pub(crate) const WARM_WITHIN: Duration = Duration::from_secs(60);
+
+/// Interval at which the caches are checked.
+const WARM_POLL: Duration = Duration::from_millis(100);
 
 /// Interval at which the file is read.
 const READ_EVERY: Duration = Duration::from_secs(5);
@@ -185,6 +192,36 @@ impl Watcher {
             last = now;
         }
         Ok(None)
+    }
+}
+
+/// Waits until the new controllers have all caches, or, after [`WARM_WITHIN`], all that the running ones have.
+pub async fn warm(new: &impl Health, running: &impl Health) {
+    let mut report_at = Instant::now() + WARM_WITHIN;
+    loop {
+        let missing = new.not_ready();
+        if missing.is_empty() {
+            return;
+        }
+        if Instant::now() >= report_at {
+            let lost = running.not_ready();
+            let waits = missing.iter().any(|one| !lost.contains(one));
+            let missing = missing.join(", ");
+            if !waits {
+                tracing::warn!(
+                    missing,
+                    "the new controllers take over before their caches are synced"
+                );
+                return;
+            }
+            metrics::gauge!(belayer_metrics::CONFIG_GOOD).set(0.0);
+            tracing::warn!(
+                missing,
+                "the new configuration is not active yet: its controllers cannot fill their caches"
+            );
+            report_at += WARM_WITHIN;
+        }
+        tokio::time::sleep(WARM_POLL).await;
     }
 }
 

@@ -4,7 +4,6 @@ mod current;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
@@ -29,16 +28,10 @@ use crate::inspect::{self, status_page, status_query};
 use crate::kubeconfig::{self, Sources};
 use crate::operator::{self, Operator};
 use crate::options::{RunOptions, Settings};
-use crate::reload::{Changes, Watcher};
+use crate::reload::{self, Changes, Watcher};
 use crate::server::{self, BindAddress, Endpoint, Health};
 use crate::signals;
 use current::Current;
-
-/// Longest time that new controllers may fill their caches; after it they take over anyway.
-const WARM_WITHIN: Duration = Duration::from_secs(60);
-
-/// Interval at which the caches are checked.
-const WARM_POLL: Duration = Duration::from_millis(100);
 
 /// Runs the controllers until SIGTERM or SIGINT. Waits for an unreachable API server.
 ///
@@ -172,6 +165,9 @@ impl Worker {
     }
 }
 
+/// A file that was read.
+type Read = Result<Source, crate::config::ConfigError>;
+
 impl Supervisor {
     /// The routes of the debug address `bound`: `/debug/holds` and the status page; and the reads of the page.
     fn debug_endpoint(&self, bound: SocketAddr) -> (Router, impl Future<Output = ()> + use<>) {
@@ -218,15 +214,23 @@ impl Supervisor {
 
     /// Runs until `stop` is cancelled and the work in flight is done.
     async fn run(mut self, stop: &CancellationToken) {
-        while let Some(read) = self.changed(stop).await {
+        let mut next = self.changed(stop).await;
+        while let Some(read) = next {
             let applied = match read.map_err(Failure::configuration) {
                 Ok(source) => self.apply(source, stop).await,
                 Err(failure) => Err(failure),
             };
-            if let Err(failure) = applied {
-                reloaded("refused");
-                tracing::error!("configuration not reloaded, keeping the previous one: {failure}");
-            }
+            next = match applied {
+                Ok(Some(newer)) => Some(newer),
+                Ok(None) => self.changed(stop).await,
+                Err(failure) => {
+                    reloaded("refused");
+                    tracing::error!(
+                        "configuration not reloaded, keeping the previous one: {failure}"
+                    );
+                    self.changed(stop).await
+                }
+            };
         }
         if let Some(worker) = self.worker.take() {
             worker.finish().await;
@@ -234,10 +238,7 @@ impl Supervisor {
     }
 
     /// The next file; `None` to stop.
-    async fn changed(
-        &mut self,
-        stop: &CancellationToken,
-    ) -> Option<Result<Source, crate::config::ConfigError>> {
+    async fn changed(&mut self, stop: &CancellationToken) -> Option<Read> {
         match &mut self.watcher {
             Some(watcher) => stop.run_until_cancelled(watcher.changed()).await,
             None => {
@@ -247,8 +248,13 @@ impl Supervisor {
         }
     }
 
-    /// Applies the changes that can be applied, if the whole file is valid.
-    async fn apply(&mut self, source: Source, stop: &CancellationToken) -> Result<(), Failure> {
+    /// Applies the changes that can be applied, if the whole file is valid. The running controllers go on until the new
+    /// ones have the caches that the running ones have. Returns a newer file if that is read before.
+    async fn apply(
+        &mut self,
+        source: Source,
+        stop: &CancellationToken,
+    ) -> Result<Option<Read>, Failure> {
         (self.resolve)(&source)?;
         let changes = Changes::between(&self.source, &source);
         if !changes.restart.is_empty() {
@@ -260,8 +266,9 @@ impl Supervisor {
         if changes.live.is_empty() {
             tracing::info!("configuration reloaded: no change");
             reloaded("unchanged");
-            return Ok(());
+            return Ok(None);
         }
+        let text = source.text().to_owned();
         // Keys that require a restart keep their running values, also for the next comparison.
         let source = source
             .keeping(&changes.restart, &self.source)
@@ -280,22 +287,21 @@ impl Supervisor {
         next.set_operator(&operator);
         let successor = operator_parts(&operator);
         let worker = start(operator);
-        let warm = async {
-            while !next.not_ready().is_empty() {
-                tokio::time::sleep(WARM_POLL).await;
+        let current = Arc::clone(&self.current);
+        let mut warm = std::pin::pin!(reload::warm(&next, &*current));
+        let newer = loop {
+            tokio::select! {
+                () = &mut warm => break None,
+                newer = self.changed(stop) => match newer {
+                    // SIGHUP without a change.
+                    Some(Ok(same)) if same.text() == text => {}
+                    newer => break Some(newer),
+                },
             }
         };
-        let warm = tokio::time::timeout(WARM_WITHIN, warm);
-        match stop.run_until_cancelled(warm).await {
-            None => {
-                worker.finish().await;
-                return Ok(());
-            }
-            Some(Err(_)) => tracing::warn!(
-                missing = next.not_ready().join(", "),
-                "the new controllers take over before their caches are synced"
-            ),
-            Some(Ok(())) => {}
+        if let Some(newer) = newer {
+            worker.finish().await;
+            return Ok(newer);
         }
         if let Some(old) = self.worker.take() {
             old.finish().await;
@@ -307,7 +313,7 @@ impl Supervisor {
         turn.cancel();
         reloaded("applied");
         tracing::info!("the new configuration is active");
-        Ok(())
+        Ok(None)
     }
 }
 

@@ -250,7 +250,7 @@ metrics! {
     /// How often the configuration file was read again, by result.
     CONFIG_RELOADS = "belayer_config_reloads_total": Counter, Count,
         [fixed("status", &["applied", "unchanged", "refused"])];
-    /// 0 while the configuration file is invalid and the previous one is in use, else 1.
+    /// 0 while the previous configuration is in use because the file is invalid, or because its controllers cannot fill their caches, else 1.
     CONFIG_GOOD = "belayer_config_last_reload_successful": Gauge, Count, [];
     /// 1 while this process is the leader and may write, 0 while it is a standby.
     LEADER = "leader_election_master_status": Gauge, Count, [known("name", Known::Lease)];

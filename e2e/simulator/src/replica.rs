@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use belayer::health::Vitals;
 use belayer::operator::{Components, Operator, Options};
-use belayer::server::Health as _;
+use belayer::reload::warm;
 use belayer_checker::BELAYER;
 use belayer_core::client;
 use belayer_core::election::{Elector, Leadership, Settings, Timing, identity};
@@ -29,12 +30,6 @@ const SURGE: Duration = Duration::from_secs(5);
 
 /// How long a leader election gets no CPU time: longer than a Lease is valid.
 const FREEZE: Duration = Duration::from_secs(25);
-
-/// Longest time that new controllers may fill their caches; after it they take over anyway.
-const WARM_WITHIN: Duration = Duration::from_secs(60);
-
-/// Interval at which the caches are checked.
-const WARM_POLL: Duration = Duration::from_millis(100);
 
 /// The actor name of requests for the Lease, which are not subject to the rules about writes.
 pub(crate) const ELECTION: &str = "belayer-election";
@@ -278,14 +273,8 @@ async fn supervise(
         let mut operator = Operator::new(options(), next);
         let turn = operator.wait_for_turn();
         operator.pods().take_over(&current.pods);
-        let vitals = Arc::clone(operator.vitals());
         let next = Worker::start(operator, &mut tasks);
-        let warm = async {
-            while !vitals.not_ready().is_empty() {
-                tokio::time::sleep(WARM_POLL).await;
-            }
-        };
-        let warm = tokio::time::timeout(WARM_WITHIN, warm);
+        let warm = warm(&*next.vitals, &*current.vitals);
         if stop.run_until_cancelled(warm).await.is_none() {
             next.stop.cancel();
             break;
@@ -305,6 +294,7 @@ struct Worker {
     stop: CancellationToken,
     ended: CancellationToken,
     pods: Store<Pod>,
+    vitals: Arc<Vitals>,
 }
 
 impl Worker {
@@ -313,6 +303,7 @@ impl Worker {
             stop: CancellationToken::new(),
             ended: CancellationToken::new(),
             pods: operator.pods().clone(),
+            vitals: Arc::clone(operator.vitals()),
         };
         let (stop, ended) = (worker.stop.clone(), worker.ended.clone());
         tasks.spawn(async move {

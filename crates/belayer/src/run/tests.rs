@@ -3,10 +3,11 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use belayer_holds::names::POD_STATUS_HOLD;
 use belayer_sandbox::{
-    Actor, Fault, Gvr, ListOptions, Match, Patch, Sandbox, Subresource, Verb, WriteOptions,
+    Actor, Answer, Fault, Gvr, ListOptions, Match, Patch, Sandbox, Subresource, Verb, WriteOptions,
 };
 use clap::Parser as _;
 use rstest::rstest;
@@ -17,6 +18,7 @@ use tower::ServiceExt as _;
 use super::*;
 use crate::cli::{Cli, Command};
 use crate::config::API_VERSION;
+use crate::reload::WARM_WITHIN;
 
 const NAMESPACE: &str = "ci";
 
@@ -144,47 +146,23 @@ impl Stage {
 
     async fn apply(&mut self, source: Source) {
         let applied = self.supervisor.apply(source, &self.stop).await;
-        applied.unwrap_or_else(|error| panic!("{error}"));
+        let applied = applied.unwrap_or_else(|error| panic!("{error}"));
+        assert!(applied.is_none());
     }
 
     fn create(&mut self, pods: usize) {
-        let (user, options) = (Actor::new("user"), WriteOptions::default());
         for _ in 0..pods {
             self.pods += 1;
-            let pod = json!({
-                "metadata": { "name": format!("p{}", self.pods), "labels": { "a": "b" } },
-                "spec": { "containers": [{ "name": "m", "image": "m" }] },
-            });
-            self.sandbox
-                .cluster()
-                .create(&user, &Gvr::PODS, Some(NAMESPACE), pod, &options)
-                .unwrap();
+            create(&self.sandbox, &format!("p{}", self.pods));
         }
     }
 
     fn held(&self) -> Vec<String> {
-        let pods = self
-            .sandbox
-            .cluster()
-            .list(&Gvr::PODS, None, &ListOptions::default());
-        let is_held = |pod: &&Arc<Value>| {
-            let all = pod["metadata"]["finalizers"].as_array();
-            all.is_some_and(|all| all.iter().any(|name| name == POD_STATUS_HOLD))
-        };
-        let pods = pods.unwrap().items;
-        let held = pods.iter().filter(is_held);
-        held.map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned())
-            .collect()
+        held(&self.sandbox)
     }
 
     async fn until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
-        let waits = async {
-            while !condition(self) {
-                sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let waited = tokio::time::timeout(Duration::from_secs(600), waits).await;
-        assert!(waited.is_ok(), "not within ten minutes: {what}");
+        until(what, || condition(self)).await;
     }
 
     /// Creates pods and waits until they are held.
@@ -236,6 +214,40 @@ impl Stage {
     }
 }
 
+fn create(sandbox: &Sandbox, name: &str) {
+    let (user, options) = (Actor::new("user"), WriteOptions::default());
+    let pod = json!({
+        "metadata": { "name": name, "labels": { "a": "b" } },
+        "spec": { "containers": [{ "name": "m", "image": "m" }] },
+    });
+    let cluster = sandbox.cluster();
+    let created = cluster.create(&user, &Gvr::PODS, Some(NAMESPACE), pod, &options);
+    created.unwrap();
+}
+
+fn held(sandbox: &Sandbox) -> Vec<String> {
+    let cluster = sandbox.cluster();
+    let pods = cluster.list(&Gvr::PODS, None, &ListOptions::default());
+    let is_held = |pod: &&Arc<Value>| {
+        let all = pod["metadata"]["finalizers"].as_array();
+        all.is_some_and(|all| all.iter().any(|name| name == POD_STATUS_HOLD))
+    };
+    let pods = pods.unwrap().items;
+    let held = pods.iter().filter(is_held);
+    held.map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+async fn until(what: &str, condition: impl Fn() -> bool) {
+    let waits = async {
+        while !condition() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(600), waits).await;
+    assert!(waited.is_ok(), "not within ten minutes: {what}");
+}
+
 #[rstest]
 #[case::more(2, 7)]
 #[case::fewer(7, 2)]
@@ -272,6 +284,67 @@ async fn a_reload_changes_the_burst() {
     stage.reload("qps: 1, burst: 30").await;
     let many = stage.held_within(moment).await;
     assert!((30 - SHARE..=31).contains(&many), "{many} at once");
+}
+
+/// The caches of the running controllers are whole, and those of the new ones cannot be.
+#[tokio::test(start_paused = true)]
+async fn the_running_controllers_go_on_while_new_ones_cannot_fill_their_caches() {
+    let (recorder, exporter) = Exporter::detached().unwrap();
+    let _recorded = metrics::set_default_local_recorder(&recorder);
+    let good = |value: u8| {
+        let series = format!("{} {value}", belayer_metrics::CONFIG_GOOD);
+        exporter.render().lines().any(|line| line == series)
+    };
+    let mut stage = Stage::begin("qps: 10").await;
+    assert!(good(1));
+    let reads = Match::verbs([Verb::List, Verb::Watch]).resource("pods");
+    let unavailable = Fault::on(reads).answer(Answer::service_unavailable());
+    let outage = stage.sandbox.faults().inject(unavailable);
+    let Stage {
+        sandbox,
+        supervisor,
+        stop,
+        ..
+    } = &mut stage;
+    let during = async {
+        sleep(WARM_WITHIN * 3).await;
+        assert!(outage.hits() > 0 && good(0));
+        // The open watch of the running controllers works.
+        create(sandbox, "late");
+        until("it is held", || held(sandbox).len() == 2).await;
+        outage.remove();
+    };
+    let (applied, ()) = tokio::join!(supervisor.apply(source("qps: 20"), stop), during);
+    assert!(matches!(applied, Ok(None)));
+    assert_eq!(stage.supervisor.source.config.limits.qps, Some(20));
+    assert!(good(1));
+    stage.hold(1).await;
+}
+
+/// A mistaken file can be taken back, whether or not the controllers of the mistaken one work.
+#[tokio::test(start_paused = true)]
+async fn a_newer_file_ends_a_reload_that_is_under_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("b.yaml");
+    let mut stage = Stage::begin("qps: 10").await;
+    let text = stage.supervisor.source.text().to_owned();
+    std::fs::write(&path, &text).unwrap();
+    let written = Source::parse(&path, text.clone()).unwrap();
+    stage.supervisor.watcher = Some(Watcher::new(&written, &[]).unwrap());
+    let reads = Match::verbs([Verb::List, Verb::Watch]).resource("pods");
+    let unavailable = Fault::on(reads).answer(Answer::service_unavailable());
+    let _outage = stage.sandbox.faults().inject(unavailable);
+    let correct = async {
+        sleep(Duration::from_secs(20)).await;
+        std::fs::write(&path, text.replace("qps: 10", "qps: [")).unwrap();
+    };
+    let Stage {
+        supervisor, stop, ..
+    } = &mut stage;
+    let (applied, ()) = tokio::join!(supervisor.apply(source("qps: 20"), stop), correct);
+    assert!(matches!(applied, Ok(Some(Err(_)))));
+    assert_eq!(stage.supervisor.source.config.limits.qps, Some(10));
+    stage.hold(1).await;
 }
 
 #[tokio::test(start_paused = true)]
