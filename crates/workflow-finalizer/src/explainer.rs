@@ -57,7 +57,8 @@ async fn explain(
         ..explained(&finalizer, held, &decision, |action| {
             let next = match action {
                 Action::Keep if decision.row == row::ARCHIVING => {
-                    "Belayer releases it once the workflow controller has archived it"
+                    "Belayer releases it once the workflow controller has archived it. If Argo is uninstalled, \
+                     remove its label workflows.argoproj.io/workflow-archiving-status"
                 }
                 Action::Keep if workflow.is_deleting() => {
                     "Belayer releases the workflow's pods, and then the workflow"
