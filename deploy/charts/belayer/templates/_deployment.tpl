@@ -22,9 +22,11 @@ spec:
     metadata:
       labels:
         {{- include "belayer.podLabels" (list . .name) | nindent 8 }}
-      {{- with .Values.podAnnotations }}
+      {{- /* Keys that are read at the start only: without a restart the pods would keep the Lease that the Role no longer names. */}}
+      {{- $restart := pick .Values.config "dryRun" "endpoints" "featureGates" "leaderElection" "logging" }}
+      {{- with include "belayer.podAnnotations" (list . $restart) }}
       annotations:
-        {{- toYaml . | nindent 8 }}
+        {{- . | nindent 8 }}
       {{- end }}
     spec:
       serviceAccountName: {{ .name }}

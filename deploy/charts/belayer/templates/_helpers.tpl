@@ -20,6 +20,14 @@
 {{- include "belayer.merged" (list (dict "app.kubernetes.io/name" (index . 1)) (index . 0).Values.podLabels) }}
 {{- end }}
 
+{{/* Annotations of a pod that must restart when these keys of its configuration change: (list $ (dict "key" "value")). */}}
+{{- define "belayer.podAnnotations" -}}
+{{- $all := list (index . 0).Values.podAnnotations -}}
+{{- with index . 1 }}{{ $all = prepend $all (dict "checksum/restart" (toJson . | sha256sum)) }}{{ end -}}
+{{- $all = include "belayer.merged" $all -}}
+{{- if ne $all "{}" }}{{ $all }}{{ end }}
+{{- end }}
+
 {{/* The members of a list of objects as one; of two with the same key, the first. Flux and kustomize refuse an object that
 has a key twice. */}}
 {{- define "belayer.merged" -}}

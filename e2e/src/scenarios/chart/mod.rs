@@ -4,6 +4,8 @@ mod life;
 mod refusals;
 pub(super) mod release;
 mod smoke;
+#[cfg(test)]
+mod tests;
 mod takeover;
 mod toggles;
 mod uninstall;

@@ -1,5 +1,6 @@
 //! The schema of `config:` in the Helm chart's values, made of the table of keys.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use regex::Regex;
@@ -7,7 +8,7 @@ use rstest::rstest;
 use serde_json::{Map, Value, json};
 
 use super::{arguments, nested};
-use crate::config::keys::{Key, all};
+use crate::config::keys::{Key, Reload, all};
 use crate::config::{API_VERSION, Source};
 use crate::feature_gates::FeatureGate;
 use crate::kubeconfig::Sources;
@@ -200,6 +201,22 @@ fn the_schema_of_the_chart_matches_the_table() {
         key("/properties/limits/properties/concurrentReleases/maximum"),
         1024
     );
+}
+
+/// The chart restarts the pods when one of these sections changes: all keys that need it, and no others.
+#[test]
+fn the_chart_restarts_for_keys_that_are_read_at_the_start() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../deploy/charts/belayer/templates/_deployment.tpl");
+    let text = std::fs::read_to_string(path).unwrap();
+    let picked = text.split("pick .Values.config ").nth(1).unwrap();
+    let picked = picked.split(" }}").next().unwrap();
+    let picked: BTreeSet<&str> = picked.split(' ').map(|key| key.trim_matches('"')).collect();
+    for key in all().filter(|key| is_in_the_chart(key)) {
+        let section = key.path.split('.').next().unwrap();
+        let restarts = matches!(key.reload, Reload::Restart);
+        assert_eq!(picked.contains(section), restarts, "{}", key.path);
+    }
 }
 
 /// Whether the schema allows the value: of what `schema` makes.

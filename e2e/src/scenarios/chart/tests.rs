@@ -1,0 +1,94 @@
+//! What single values render, for what the scenarios do with a release, and values that Helm must refuse.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::chart::chart;
+use crate::control_plane::{HelmBinaries, Program};
+
+/// Without Helm in the cache it is only built where everything must run.
+fn helm() -> Option<HelmBinaries> {
+    let wanted = HelmBinaries::are_built() || crate::is_ci();
+    if !wanted {
+        eprintln!("skipped: Helm is not built; cargo xtask manifests builds it");
+    }
+    wanted.then(|| HelmBinaries::find_or_build().unwrap())
+}
+
+/// What `helm template` prints with these values in a namespace, or why it refuses them.
+fn template(
+    helm: &HelmBinaries,
+    program: Program,
+    namespace: &str,
+    values: &Value,
+) -> Result<String, String> {
+    let home = tempfile::tempdir().unwrap();
+    let mut child = Command::new(helm.path(program))
+        .args(["template", "belayer"])
+        .arg(chart())
+        .args(["--namespace", namespace, "--kube-version=1.36.0"])
+        .args(["--values", "-"])
+        .env("HELM_CONFIG_HOME", home.path().join("config"))
+        .env("HELM_DATA_HOME", home.path().join("data"))
+        .env("HELM_CACHE_HOME", home.path().join("cache"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(values.to_string().as_bytes()).unwrap();
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match output.status.success() {
+        true => Ok(text(&output.stdout)),
+        false => Err(text(&output.stderr)),
+    }
+}
+
+/// The objects that Helm 4 renders in the default namespace.
+fn objects(helm: &HelmBinaries, values: &Value) -> Vec<Value> {
+    let text = template(helm, Program::Helm4, "belayer-system", values).unwrap();
+    serde_saphyr::from_multiple(&text).unwrap()
+}
+
+fn find<'a>(objects: &'a [Value], kind: &str, name: &str) -> Option<&'a Value> {
+    let mut all = objects.iter();
+    all.find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
+}
+
+/// The templates of the pods that run Belayer's controllers.
+fn pod_templates(helm: &HelmBinaries, config: &Value) -> Vec<Value> {
+    let values = json!({ "controllers": { "podRecreation": { "enabled": true } }, "config": config });
+    let objects = objects(helm, &values);
+    let template = |name| find(&objects, "Deployment", name).unwrap()["spec"]["template"].clone();
+    ["belayer", "belayer-pod-recreation"].map(template).into()
+}
+
+/// Kubernetes restarts pods only if their template changes. Without a restart, replicas would renew the Lease that the
+/// Role no longer names, and serve metrics without the authorization that was switched on.
+#[test]
+fn a_changed_key_of_the_start_restarts_the_pods_and_no_other_key_does() {
+    let Some(helm) = helm() else { return };
+    let before = pod_templates(&helm, &json!({ "limits": { "qps": 50 } }));
+    for live in [
+        json!({ "limits": { "qps": 60 } }),
+        json!({ "podFinalizer": { "resync": "5m" } }),
+        json!({ "podRecreation": { "recordTtlSeconds": 60 } }),
+    ] {
+        assert_eq!(pod_templates(&helm, &live), before, "{live}");
+    }
+    for start in [
+        json!({ "dryRun": true }),
+        json!({ "endpoints": { "debugBindAddress": "0" } }),
+        json!({ "featureGates": { "PodCleanup": true } }),
+        json!({ "leaderElection": { "resourceName": "ops.eu" } }),
+        json!({ "logging": { "level": "debug" } }),
+    ] {
+        let after = pod_templates(&helm, &start);
+        assert!(before.iter().zip(&after).all(|(a, b)| a != b), "{start}");
+    }
+}
