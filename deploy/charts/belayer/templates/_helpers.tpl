@@ -101,8 +101,9 @@ system:serviceaccount:{{ .Values.nodeAgent.namespace.name }}:belayer-node-agent
 {{- if or (eq $wanted "always") (and $served (eq $wanted "auto")) }}yes{{ end }}
 {{- end }}
 
+{{/* Whether policies add finalizers: not for a dry run, which removes none. */}}
 {{- define "belayer.mutating" -}}
-{{ include "belayer.serves" (list . "mutating" "MutatingAdmissionPolicy" ">=1.36.0-0") }}
+{{- if not .Values.config.dryRun }}{{ include "belayer.serves" (list . "mutating" "MutatingAdmissionPolicy" ">=1.36.0-0") }}{{ end }}
 {{- end }}
 
 {{- define "belayer.validating" -}}

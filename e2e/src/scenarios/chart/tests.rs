@@ -92,3 +92,40 @@ fn a_changed_key_of_the_start_restarts_the_pods_and_no_other_key_does() {
         assert!(before.iter().zip(&after).all(|(a, b)| a != b), "{start}");
     }
 }
+
+/// A dry run removes no finalizer, so no policy may add one. It takes part in no election, whose metric it does not have.
+#[test]
+fn a_dry_run_has_no_policy_that_holds_and_no_alert_about_an_election() {
+    let Some(helm) = helm() else { return };
+    let of = |is_dry_run: bool| {
+        objects(
+            &helm,
+            &json!({
+                "config": { "dryRun": is_dry_run, "pvcProtection": { "finalizer": "belayer.dev/pvc-protection" } },
+                "controllers": { "podRecreation": { "enabled": true } },
+                "prometheusRule": { "enabled": true },
+            }),
+        )
+    };
+    let count = |objects: &[Value], kind: &str| {
+        let all = objects.iter().filter(|object| object["kind"] == kind);
+        all.count()
+    };
+    let (wet, dry) = (of(false), of(true));
+    for kind in ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"] {
+        assert_eq!((count(&wet, kind), count(&dry, kind)), (4, 0), "{kind}");
+    }
+    let limits = "ValidatingAdmissionPolicy";
+    assert_eq!(count(&wet, limits), count(&dry, limits));
+    let absent = "absent(belayer_config_last_reload_successful)";
+    assert_eq!(expression(&dry, "BelayerAbsent"), absent);
+    assert_ne!(expression(&wet, "BelayerAbsent"), absent);
+}
+
+/// The expression of an alert.
+fn expression<'a>(objects: &'a [Value], alert: &str) -> &'a str {
+    let rule = find(objects, "PrometheusRule", "belayer").unwrap();
+    let mut rules = rule["spec"]["groups"][0]["rules"].as_array().unwrap().iter();
+    let rule = rules.find(|rule| rule["alert"] == alert).unwrap();
+    rule["expr"].as_str().unwrap()
+}
