@@ -4,7 +4,7 @@ apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: {{ .name }}
-  namespace: {{ .Release.Namespace }}
+  namespace: {{ toYaml .Release.Namespace }}
   labels:
     {{- include "belayer.labelsOf" (list . .name) | nindent 4 }}
 spec:
@@ -37,7 +37,7 @@ spec:
       {{- end }}
       {{- with .Values.priorityClassName }}
       # Deletions wait for Belayer.
-      priorityClassName: {{ . }}
+      priorityClassName: {{ toYaml . }}
       {{- end }}
       # In-flight work has 30 s to finish; then the Lease is released.
       terminationGracePeriodSeconds: 40
@@ -146,7 +146,7 @@ spec:
       {{- with .Values.metrics.tlsSecret }}
       - name: tls
         secret:
-          secretName: {{ . }}
+          secretName: {{ toYaml . }}
       {{- end }}
       {{- if .Values.config }}
       - name: config
@@ -165,7 +165,7 @@ apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
   name: {{ .name }}
-  namespace: {{ .Release.Namespace }}
+  namespace: {{ toYaml .Release.Namespace }}
   labels:
     {{- include "belayer.labelsOf" (list . .name) | nindent 4 }}
 spec:

@@ -80,11 +80,11 @@ belayer{{ if include "belayer.recreationApart" . }}-pod-recreation{{ end }}
 {{- define "belayer.subjects" -}}
 - kind: ServiceAccount
   name: belayer
-  namespace: {{ .Release.Namespace }}
+  namespace: {{ toYaml .Release.Namespace }}
 {{- if include "belayer.recreationApart" . }}
 - kind: ServiceAccount
   name: belayer-pod-recreation
-  namespace: {{ .Release.Namespace }}
+  namespace: {{ toYaml .Release.Namespace }}
 {{- end }}
 {{- end }}
 
@@ -295,7 +295,7 @@ imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $root.Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ toYaml . }}
 {{- end }}
 securityContext:
   {{- include "belayer.podSecurityContext" $root | nindent 2 }}

@@ -129,3 +129,60 @@ fn expression<'a>(objects: &'a [Value], alert: &str) -> &'a str {
     let rule = rules.find(|rule| rule["alert"] == alert).unwrap();
     rule["expr"].as_str().unwrap()
 }
+
+/// Everything that the chart can render, with a text where a name may stand.
+fn named(name: &str, agents: &str) -> Value {
+    let on = json!({ "enabled": true });
+    json!({
+        "controllers": { "podRecreation": on },
+        "config": { "leaderElection": { "resourceName": name } },
+        "namespace": { "create": true },
+        "priorityClassName": name,
+        "resourceQuota": on,
+        "metrics": { "tlsSecret": name },
+        "networkPolicy": on, "podMonitor": on, "prometheusRule": on, "dashboard": on, "flowSchema": on,
+        "nodeAgent": {
+            "enabled": true, "handlers": true, "priorityClassName": name,
+            "namespace": { "name": agents },
+            "metrics": { "tlsSecret": name },
+        },
+    })
+}
+
+/// `off`, `7777` and `1e3` are valid names; YAML reads a boolean and numbers in them, and the API server refuses those.
+#[test]
+fn names_that_yaml_reads_as_another_type_are_in_quotes() {
+    let Some(helm) = helm() else { return };
+    for program in Program::HELM {
+        for (name, agents) in [("off", "no"), ("7777", "8888"), ("1e3", "1e4")] {
+            let text = template(&helm, program, name, &named(name, agents)).unwrap();
+            let ends = [name, agents].map(|name| [format!(": {name}"), format!("[{name}]")]);
+            let mut lines = text.lines();
+            let unquoted = lines.find(|line| ends.iter().flatten().any(|end| line.ends_with(end)));
+            assert_eq!(unquoted, None, "{program} {name}");
+            for (name, least) in [(name, 30), (agents, 5)] {
+                let quoted = text.matches(&format!("\"{name}\"")).count();
+                assert!(quoted > least, "{program} {name}: {quoted}");
+            }
+        }
+        let plain = template(&helm, program, "plain", &named("plain", "agents")).unwrap();
+        let quoted = plain.lines().find(|line| line.ends_with(": \"plain\""));
+        assert_eq!(quoted, None, "{program}");
+    }
+}
+
+/// A directory may have any name, also one that Helm writes in two lines.
+#[test]
+fn the_root_of_the_node_agent_is_one_text() {
+    let Some(helm) = helm() else { return };
+    let root = format!("/with: colon, {0} {0} {0}", "long".repeat(10));
+    let objects = objects(&helm, &json!({ "nodeAgent": { "enabled": true, "root": root } }));
+    let agent = find(&objects, "DaemonSet", "belayer-node-agent").unwrap();
+    let pod = &agent["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    assert_eq!(container["args"][1], format!("--root={root}"));
+    assert_eq!(container["volumeMounts"][0]["mountPath"], root);
+    let mut volumes = pod["volumes"].as_array().unwrap().iter();
+    let volume = volumes.find(|volume| volume["name"] == "workspaces").unwrap();
+    assert_eq!(volume["hostPath"]["path"], root);
+}
