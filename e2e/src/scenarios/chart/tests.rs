@@ -186,3 +186,40 @@ fn the_root_of_the_node_agent_is_one_text() {
     let volume = volumes.find(|volume| volume["name"] == "workspaces").unwrap();
     assert_eq!(volume["hostPath"]["path"], root);
 }
+
+/// The keys of the chart's values, as paths: objects too, and no key below one whose keys are the user's.
+fn keys(values: &Value, schema: &Value, path: &[String], all: &mut Vec<Vec<String>>) {
+    let Some(known) = schema["properties"].as_object() else {
+        return;
+    };
+    for (key, value) in values.as_object().into_iter().flatten() {
+        let path = [path, &[key.clone()]].concat();
+        keys(value, &known[key], &path, all);
+        all.push(path);
+    }
+}
+
+/// Helm removes the default of a key that a file of values leaves empty: no replica would run, or the CRDs would go with
+/// the release.
+#[test]
+fn a_key_without_a_value_is_refused_by_the_schema() {
+    let Some(helm) = helm() else { return };
+    let read = |name| std::fs::read_to_string(chart().join(name)).unwrap();
+    let values: Value = serde_saphyr::from_str(&read("values.yaml")).unwrap();
+    let schema: Value = serde_json::from_str(&read("values.schema.json")).unwrap();
+    let mut all = Vec::new();
+    keys(&values, &schema, &[], &mut all);
+    assert!(all.len() > 80, "{all:?}");
+    for path in all {
+        let empty = path
+            .iter()
+            .rev()
+            .fold(Value::Null, |below, key| json!({ key: below }));
+        for program in Program::HELM {
+            let refused = template(&helm, program, "belayer-system", &empty);
+            let why = refused.err().unwrap_or_default();
+            let named = format!("missing property '{}'", path.last().unwrap());
+            assert!(why.contains(&named), "{program} {empty}: {why}");
+        }
+    }
+}
