@@ -223,3 +223,45 @@ fn a_key_without_a_value_is_refused_by_the_schema() {
         }
     }
 }
+
+/// Handlers and hooks have no flags, and the image does not contain their programs.
+#[test]
+fn the_node_agent_reads_its_configuration_and_has_its_programs() {
+    let Some(helm) = helm() else { return };
+    let with = |handlers: bool, config: Value| {
+        json!({ "nodeAgent": {
+            "enabled": true, "handlers": handlers, "config": config,
+            "extraVolumes": [{ "name": "tools", "hostPath": { "path": "/opt/tools", "type": "Directory" } }],
+            "extraVolumeMounts": [{ "name": "tools", "mountPath": "/opt/tools", "readOnly": true }],
+        }})
+    };
+    let agent = |objects: &[Value]| {
+        let set = find(objects, "DaemonSet", "belayer-node-agent").unwrap();
+        set["spec"]["template"].clone()
+    };
+    let config = json!({ "workers": 4, "handlers": [{ "command": ["/opt/tools/prepare", "{podUID}"] }] });
+    let configured = objects(&helm, &with(true, config.clone()));
+    let map = find(&configured, "ConfigMap", "belayer-node-agent-config").unwrap();
+    assert_eq!(map["metadata"]["namespace"], "belayer-node-agent");
+    let file: Value = serde_saphyr::from_str(map["data"]["belayer.yaml"].as_str().unwrap()).unwrap();
+    assert_eq!(file["nodeAgent"], config);
+    let pod = agent(&configured);
+    let container = &pod["spec"]["containers"][0];
+    let arguments = container["args"].as_array().unwrap();
+    assert!(arguments.contains(&json!("--config=/etc/belayer/belayer.yaml")));
+    let mounts = container["volumeMounts"].as_array().unwrap();
+    let volumes = pod["spec"]["volumes"].as_array().unwrap();
+    for (name, place) in [("config", "/etc/belayer"), ("tools", "/opt/tools")] {
+        assert!(mounts.iter().any(|mount| mount["name"] == name && mount["mountPath"] == place));
+        assert!(volumes.iter().any(|volume| volume["name"] == name), "{name}");
+    }
+    // The agent reads the file at its start only.
+    let other = agent(&objects(&helm, &with(true, json!({ "workers": 5 }))));
+    assert_ne!(pod["metadata"], other["metadata"]);
+    let why = template(&helm, Program::Helm4, "belayer-system", &with(false, config)).unwrap_err();
+    assert!(why.contains("needs nodeAgent.handlers=true"), "{why}");
+
+    let plain = objects(&helm, &json!({ "nodeAgent": { "enabled": true } }));
+    assert!(find(&plain, "ConfigMap", "belayer-node-agent-config").is_none());
+    assert!(agent(&plain)["metadata"]["annotations"].is_null());
+}
