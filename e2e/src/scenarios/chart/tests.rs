@@ -265,3 +265,19 @@ fn the_node_agent_reads_its_configuration_and_has_its_programs() {
     assert!(find(&plain, "ConfigMap", "belayer-node-agent-config").is_none());
     assert!(agent(&plain)["metadata"]["annotations"].is_null());
 }
+
+/// The namespace would lose its Pod Security level, and an uninstall would delete it.
+#[test]
+fn the_node_agent_has_a_separate_namespace() {
+    let Some(helm) = helm() else { return };
+    for program in Program::HELM {
+        for name in ["ops", "default", "kube-system", "kube-public", "kube-node-lease"] {
+            let agent = |enabled: bool| {
+                json!({ "nodeAgent": { "enabled": enabled, "namespace": { "name": name } } })
+            };
+            let why = template(&helm, program, "ops", &agent(true)).unwrap_err();
+            assert!(why.contains("needs a separate namespace"), "{program} {name}: {why}");
+            template(&helm, program, "ops", &agent(false)).unwrap();
+        }
+    }
+}
