@@ -4,9 +4,9 @@ mod life;
 mod refusals;
 pub(super) mod release;
 mod smoke;
+mod takeover;
 #[cfg(test)]
 mod tests;
-mod takeover;
 mod toggles;
 mod uninstall;
 

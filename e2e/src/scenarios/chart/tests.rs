@@ -62,7 +62,8 @@ fn find<'a>(objects: &'a [Value], kind: &str, name: &str) -> Option<&'a Value> {
 
 /// The templates of the pods that run Belayer's controllers.
 fn pod_templates(helm: &HelmBinaries, config: &Value) -> Vec<Value> {
-    let values = json!({ "controllers": { "podRecreation": { "enabled": true } }, "config": config });
+    let values =
+        json!({ "controllers": { "podRecreation": { "enabled": true } }, "config": config });
     let objects = objects(helm, &values);
     let template = |name| find(&objects, "Deployment", name).unwrap()["spec"]["template"].clone();
     ["belayer", "belayer-pod-recreation"].map(template).into()
@@ -125,7 +126,10 @@ fn a_dry_run_has_no_policy_that_holds_and_no_alert_about_an_election() {
 /// The expression of an alert.
 fn expression<'a>(objects: &'a [Value], alert: &str) -> &'a str {
     let rule = find(objects, "PrometheusRule", "belayer").unwrap();
-    let mut rules = rule["spec"]["groups"][0]["rules"].as_array().unwrap().iter();
+    let mut rules = rule["spec"]["groups"][0]["rules"]
+        .as_array()
+        .unwrap()
+        .iter();
     let rule = rules.find(|rule| rule["alert"] == alert).unwrap();
     rule["expr"].as_str().unwrap()
 }
@@ -176,14 +180,19 @@ fn names_that_yaml_reads_as_another_type_are_in_quotes() {
 fn the_root_of_the_node_agent_is_one_text() {
     let Some(helm) = helm() else { return };
     let root = format!("/with: colon, {0} {0} {0}", "long".repeat(10));
-    let objects = objects(&helm, &json!({ "nodeAgent": { "enabled": true, "root": root } }));
+    let objects = objects(
+        &helm,
+        &json!({ "nodeAgent": { "enabled": true, "root": root } }),
+    );
     let agent = find(&objects, "DaemonSet", "belayer-node-agent").unwrap();
     let pod = &agent["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
     assert_eq!(container["args"][1], format!("--root={root}"));
     assert_eq!(container["volumeMounts"][0]["mountPath"], root);
     let mut volumes = pod["volumes"].as_array().unwrap().iter();
-    let volume = volumes.find(|volume| volume["name"] == "workspaces").unwrap();
+    let volume = volumes
+        .find(|volume| volume["name"] == "workspaces")
+        .unwrap();
     assert_eq!(volume["hostPath"]["path"], root);
 }
 
@@ -239,11 +248,13 @@ fn the_node_agent_reads_its_configuration_and_has_its_programs() {
         let set = find(objects, "DaemonSet", "belayer-node-agent").unwrap();
         set["spec"]["template"].clone()
     };
-    let config = json!({ "workers": 4, "handlers": [{ "command": ["/opt/tools/prepare", "{podUID}"] }] });
+    let config =
+        json!({ "workers": 4, "handlers": [{ "command": ["/opt/tools/prepare", "{podUID}"] }] });
     let configured = objects(&helm, &with(true, config.clone()));
     let map = find(&configured, "ConfigMap", "belayer-node-agent-config").unwrap();
     assert_eq!(map["metadata"]["namespace"], "belayer-node-agent");
-    let file: Value = serde_saphyr::from_str(map["data"]["belayer.yaml"].as_str().unwrap()).unwrap();
+    let file: Value =
+        serde_saphyr::from_str(map["data"]["belayer.yaml"].as_str().unwrap()).unwrap();
     assert_eq!(file["nodeAgent"], config);
     let pod = agent(&configured);
     let container = &pod["spec"]["containers"][0];
@@ -252,13 +263,26 @@ fn the_node_agent_reads_its_configuration_and_has_its_programs() {
     let mounts = container["volumeMounts"].as_array().unwrap();
     let volumes = pod["spec"]["volumes"].as_array().unwrap();
     for (name, place) in [("config", "/etc/belayer"), ("tools", "/opt/tools")] {
-        assert!(mounts.iter().any(|mount| mount["name"] == name && mount["mountPath"] == place));
-        assert!(volumes.iter().any(|volume| volume["name"] == name), "{name}");
+        assert!(
+            mounts
+                .iter()
+                .any(|mount| mount["name"] == name && mount["mountPath"] == place)
+        );
+        assert!(
+            volumes.iter().any(|volume| volume["name"] == name),
+            "{name}"
+        );
     }
     // The agent reads the file at its start only.
     let other = agent(&objects(&helm, &with(true, json!({ "workers": 5 }))));
     assert_ne!(pod["metadata"], other["metadata"]);
-    let why = template(&helm, Program::Helm4, "belayer-system", &with(false, config)).unwrap_err();
+    let why = template(
+        &helm,
+        Program::Helm4,
+        "belayer-system",
+        &with(false, config),
+    )
+    .unwrap_err();
     assert!(why.contains("needs nodeAgent.handlers=true"), "{why}");
 
     let plain = objects(&helm, &json!({ "nodeAgent": { "enabled": true } }));
@@ -271,12 +295,19 @@ fn the_node_agent_reads_its_configuration_and_has_its_programs() {
 fn the_node_agent_has_a_separate_namespace() {
     let Some(helm) = helm() else { return };
     for program in Program::HELM {
-        for name in ["ops", "default", "kube-system", "kube-public", "kube-node-lease"] {
-            let agent = |enabled: bool| {
-                json!({ "nodeAgent": { "enabled": enabled, "namespace": { "name": name } } })
-            };
+        for name in [
+            "ops",
+            "default",
+            "kube-system",
+            "kube-public",
+            "kube-node-lease",
+        ] {
+            let agent = |enabled: bool| json!({ "nodeAgent": { "enabled": enabled, "namespace": { "name": name } } });
             let why = template(&helm, program, "ops", &agent(true)).unwrap_err();
-            assert!(why.contains("needs a separate namespace"), "{program} {name}: {why}");
+            assert!(
+                why.contains("needs a separate namespace"),
+                "{program} {name}: {why}"
+            );
             template(&helm, program, "ops", &agent(false)).unwrap();
         }
     }

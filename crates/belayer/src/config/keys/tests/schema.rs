@@ -198,7 +198,10 @@ fn the_schema_of_the_chart_matches_the_table() {
     let wanted = schema();
     for (section, wanted) in [
         ("/properties", wanted.clone()),
-        ("/properties/nodeAgent/properties", schema_of_the_node_agent()),
+        (
+            "/properties/nodeAgent/properties",
+            schema_of_the_node_agent(),
+        ),
     ] {
         let section = chart.pointer_mut(section).unwrap();
         if std::env::var_os("UPDATE_SNAPSHOTS").is_some() && section["config"] != wanted {
