@@ -285,7 +285,7 @@ fn t4_the_parameter_of_every_policy_is_in_belayers_namespace() {
                 .take_while(|next| depth(next) > depth(line))
                 .map(|next| next.trim())
                 .collect();
-            let own = ["belayer-system", "{{ .Release.Namespace }}"];
+            let own = ["belayer-system", "{{ toYaml .Release.Namespace }}"];
             let is_own = own.map(|name| format!("namespace: {name}"));
             let is_own = is_own.iter().any(|key| keys.contains(&key.as_str()));
             let named = keys.contains(&"name: belayer-gate");

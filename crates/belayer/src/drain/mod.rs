@@ -132,7 +132,7 @@ async fn resume(
         )));
     };
     let ended = "Draining ended: a running Belayer adds holds again. To restore the admission policies that drain \
-                 removed, apply the manifests again (kubectl apply -k deploy/manifests).";
+                 removed, apply the manifests again, or run `helm upgrade` (after a failed uninstall `helm rollback`).";
     let screen = Screen::of_stdout(None);
     let print = |text: &str| screen.text(&format!("{}\n", screen.fitted(text)));
     print(ended)?;

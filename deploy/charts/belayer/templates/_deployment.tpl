@@ -4,7 +4,7 @@ apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: {{ .name }}
-  namespace: {{ .Release.Namespace }}
+  namespace: {{ toYaml .Release.Namespace }}
   labels:
     {{- include "belayer.labelsOf" (list . .name) | nindent 4 }}
 spec:
@@ -22,9 +22,11 @@ spec:
     metadata:
       labels:
         {{- include "belayer.podLabels" (list . .name) | nindent 8 }}
-      {{- with .Values.podAnnotations }}
+      {{- /* Keys that are read at the start only: without a restart the pods would keep the Lease that the Role no longer names. */}}
+      {{- $restart := pick .Values.config "dryRun" "endpoints" "featureGates" "leaderElection" "logging" }}
+      {{- with include "belayer.podAnnotations" (list . $restart) }}
       annotations:
-        {{- toYaml . | nindent 8 }}
+        {{- . | nindent 8 }}
       {{- end }}
     spec:
       serviceAccountName: {{ .name }}
@@ -35,7 +37,7 @@ spec:
       {{- end }}
       {{- with .Values.priorityClassName }}
       # Deletions wait for Belayer.
-      priorityClassName: {{ . }}
+      priorityClassName: {{ toYaml . }}
       {{- end }}
       # In-flight work has 30 s to finish; then the Lease is released.
       terminationGracePeriodSeconds: 40
@@ -144,7 +146,7 @@ spec:
       {{- with .Values.metrics.tlsSecret }}
       - name: tls
         secret:
-          secretName: {{ . }}
+          secretName: {{ toYaml . }}
       {{- end }}
       {{- if .Values.config }}
       - name: config
@@ -163,7 +165,7 @@ apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
   name: {{ .name }}
-  namespace: {{ .Release.Namespace }}
+  namespace: {{ toYaml .Release.Namespace }}
   labels:
     {{- include "belayer.labelsOf" (list . .name) | nindent 4 }}
 spec:

@@ -20,6 +20,14 @@
 {{- include "belayer.merged" (list (dict "app.kubernetes.io/name" (index . 1)) (index . 0).Values.podLabels) }}
 {{- end }}
 
+{{/* Annotations of a pod that must restart when these keys of its configuration change: (list $ (dict "key" "value")). */}}
+{{- define "belayer.podAnnotations" -}}
+{{- $all := list (index . 0).Values.podAnnotations -}}
+{{- with index . 1 }}{{ $all = prepend $all (dict "checksum/restart" (toJson . | sha256sum)) }}{{ end -}}
+{{- $all = include "belayer.merged" $all -}}
+{{- if ne $all "{}" }}{{ $all }}{{ end }}
+{{- end }}
+
 {{/* The members of a list of objects as one; of two with the same key, the first. Flux and kustomize refuse an object that
 has a key twice. */}}
 {{- define "belayer.merged" -}}
@@ -72,11 +80,11 @@ belayer{{ if include "belayer.recreationApart" . }}-pod-recreation{{ end }}
 {{- define "belayer.subjects" -}}
 - kind: ServiceAccount
   name: belayer
-  namespace: {{ .Release.Namespace }}
+  namespace: {{ toYaml .Release.Namespace }}
 {{- if include "belayer.recreationApart" . }}
 - kind: ServiceAccount
   name: belayer-pod-recreation
-  namespace: {{ .Release.Namespace }}
+  namespace: {{ toYaml .Release.Namespace }}
 {{- end }}
 {{- end }}
 
@@ -93,8 +101,9 @@ system:serviceaccount:{{ .Values.nodeAgent.namespace.name }}:belayer-node-agent
 {{- if or (eq $wanted "always") (and $served (eq $wanted "auto")) }}yes{{ end }}
 {{- end }}
 
+{{/* Whether policies add finalizers: not for a dry run, which removes none. */}}
 {{- define "belayer.mutating" -}}
-{{ include "belayer.serves" (list . "mutating" "MutatingAdmissionPolicy" ">=1.36.0-0") }}
+{{- if not .Values.config.dryRun }}{{ include "belayer.serves" (list . "mutating" "MutatingAdmissionPolicy" ">=1.36.0-0") }}{{ end }}
 {{- end }}
 
 {{- define "belayer.validating" -}}
@@ -286,7 +295,7 @@ imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $root.Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ toYaml . }}
 {{- end }}
 securityContext:
   {{- include "belayer.podSecurityContext" $root | nindent 2 }}

@@ -52,7 +52,7 @@ roleRef:
 subjects:
 - kind: ServiceAccount
   name: {{ $account }}
-  namespace: {{ $root.Release.Namespace }}
+  namespace: {{ toYaml $root.Release.Namespace }}
 {{- if and $only $writes }}
 ---
 # What it writes, bound in the namespaces of `rbac.namespaces`.
@@ -80,7 +80,7 @@ roleRef:
 subjects:
 - kind: ServiceAccount
   name: {{ $account }}
-  namespace: {{ $root.Release.Namespace }}
+  namespace: {{ toYaml $root.Release.Namespace }}
 {{- end }}
 {{- end }}
 {{- end }}

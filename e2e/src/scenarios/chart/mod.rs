@@ -5,6 +5,8 @@ mod refusals;
 pub(super) mod release;
 mod smoke;
 mod takeover;
+#[cfg(test)]
+mod tests;
 mod toggles;
 mod uninstall;
 

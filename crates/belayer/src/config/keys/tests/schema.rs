@@ -1,5 +1,6 @@
 //! The schema of `config:` in the Helm chart's values, made of the table of keys.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use regex::Regex;
@@ -7,14 +8,14 @@ use rstest::rstest;
 use serde_json::{Map, Value, json};
 
 use super::{arguments, nested};
-use crate::config::keys::{Key, all};
+use crate::config::keys::{Key, Reload, all};
 use crate::config::{API_VERSION, Source};
 use crate::feature_gates::FeatureGate;
 use crate::kubeconfig::Sources;
 use crate::logging::LogArguments;
 use crate::options::Settings;
 
-/// Keys that the chart sets itself, and those of the node agent, which reads no file there.
+/// Keys that the chart sets itself.
 const OF_THE_CHART: &[&str] = &[
     "apiVersion",
     "kind",
@@ -23,10 +24,15 @@ const OF_THE_CHART: &[&str] = &[
     "endpoints.healthProbeBindAddress",
     "leaderElection.resourceNamespace",
     "logging.format",
+    "nodeAgent.hostRoot",
+    "nodeAgent.roots",
 ];
 
+/// The node agent has a separate file.
+const NODE_AGENT: &str = "nodeAgent.";
+
 fn is_in_the_chart(key: &Key) -> bool {
-    !OF_THE_CHART.contains(&key.path) && !key.path.starts_with("nodeAgent.")
+    !OF_THE_CHART.contains(&key.path) && !key.path.starts_with(NODE_AGENT)
 }
 
 /// The values of a key. What the schema does not express, Belayer checks: rules across keys, kinds and expressions.
@@ -104,7 +110,7 @@ fn map(takes: &str) -> Value {
 fn number_or_word(takes: &str) -> Value {
     let (kind, bounds) = match takes.strip_prefix("number, ") {
         Some(bounds) => ("number", bounds),
-        None => ("integer", takes),
+        None => ("integer", takes.trim_start_matches("seconds, ")),
     };
     let number = |text: &str| text.parse::<u32>().ok();
     let range = bounds.split_once(" to ");
@@ -154,14 +160,29 @@ fn add(object: &mut Value, path: &[&str], leaf: Value) {
 }
 
 fn schema() -> Value {
+    let keys = all().filter(|key| is_in_the_chart(key));
+    schema_of(
+        "The configuration file of Belayer, without the keys that the chart sets itself.",
+        keys.map(|key| (key.path, key)),
+    )
+}
+
+fn schema_of_the_node_agent() -> Value {
+    let keys = all().filter(|key| !OF_THE_CHART.contains(&key.path));
+    schema_of(
+        "The section `nodeAgent` of the configuration file, without the keys that the chart sets itself.",
+        keys.filter_map(|key| Some((key.path.strip_prefix(NODE_AGENT)?, key))),
+    )
+}
+
+fn schema_of<'a>(about: &str, keys: impl Iterator<Item = (&'a str, &'a Key)>) -> Value {
     let mut root =
         json!({ "type": "object", "additionalProperties": false, "properties": Map::new() });
-    root["description"] =
-        json!("The configuration file of Belayer, without the keys that the chart sets itself.");
-    for key in all().filter(|key| is_in_the_chart(key)) {
+    root["description"] = json!(about);
+    for (path, key) in keys {
         let mut leaf = accepts(key.takes);
         leaf["description"] = json!(key.about);
-        add(&mut root, &key.path.split('.').collect::<Vec<_>>(), leaf);
+        add(&mut root, &path.split('.').collect::<Vec<_>>(), leaf);
     }
     root
 }
@@ -175,15 +196,25 @@ fn the_schema_of_the_chart_matches_the_table() {
     let text = std::fs::read_to_string(&path).unwrap();
     let mut chart: Value = serde_json::from_str(&text).unwrap();
     let wanted = schema();
-    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() && chart["properties"]["config"] != wanted {
-        chart["properties"]["config"] = wanted.clone();
-        let text = serde_json::to_string_pretty(&chart).unwrap();
-        std::fs::write(&path, format!("{text}\n")).unwrap();
+    for (section, wanted) in [
+        ("/properties", wanted.clone()),
+        (
+            "/properties/nodeAgent/properties",
+            schema_of_the_node_agent(),
+        ),
+    ] {
+        let section = chart.pointer_mut(section).unwrap();
+        if std::env::var_os("UPDATE_SNAPSHOTS").is_some() && section["config"] != wanted {
+            section["config"] = wanted.clone();
+            let text = serde_json::to_string_pretty(&chart).unwrap();
+            std::fs::write(&path, format!("{text}\n")).unwrap();
+            continue;
+        }
+        assert!(
+            section["config"] == wanted,
+            "deploy/charts/belayer/values.schema.json differs from the table of keys"
+        );
     }
-    assert!(
-        chart["properties"]["config"] == wanted,
-        "deploy/charts/belayer/values.schema.json differs from the table of keys"
-    );
     let key = |path: &str| {
         wanted
             .pointer(path)
@@ -200,6 +231,22 @@ fn the_schema_of_the_chart_matches_the_table() {
         key("/properties/limits/properties/concurrentReleases/maximum"),
         1024
     );
+}
+
+/// The chart restarts the pods when one of these sections changes: all keys that need it, and no others.
+#[test]
+fn the_chart_restarts_for_keys_that_are_read_at_the_start() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../deploy/charts/belayer/templates/_deployment.tpl");
+    let text = std::fs::read_to_string(path).unwrap();
+    let picked = text.split("pick .Values.config ").nth(1).unwrap();
+    let picked = picked.split(" }}").next().unwrap();
+    let picked: BTreeSet<&str> = picked.split(' ').map(|key| key.trim_matches('"')).collect();
+    for key in all().filter(|key| is_in_the_chart(key)) {
+        let section = key.path.split('.').next().unwrap();
+        let restarts = matches!(key.reload, Reload::Restart);
+        assert_eq!(picked.contains(section), restarts, "{}", key.path);
+    }
 }
 
 /// Whether the schema allows the value: of what `schema` makes.
