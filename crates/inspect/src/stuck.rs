@@ -220,7 +220,7 @@ async fn one(
             let webhooks = std::mem::take(&mut world.webhooks.unseen);
             missing.extend(unread_webhooks(&webhooks));
             let report = report(&world, now);
-            missing.extend(unlisted(&report.unseen));
+            missing.extend(unlisted(&report));
             of_one(report.groups, &object, &world.scan)
         }
         None => Vec::new(),
@@ -304,8 +304,11 @@ fn of_one(mut groups: Vec<Group>, object: &ObjectRef, scan: &Scan) -> Vec<Group>
 }
 
 /// The kinds that could not be listed: the object may wait for an object of one of them.
-fn unlisted(unseen: &[Unseen]) -> Option<String> {
-    let names = names(unseen)?;
+fn unlisted(report: &Report) -> Option<String> {
+    // The namespace itself is none of the objects in it.
+    let may_remain = |one: &&Unseen| report.namespace.is_none() || !one.cluster_scoped;
+    let unseen: Vec<Unseen> = report.unseen.iter().filter(may_remain).cloned().collect();
+    let names = names(&unseen)?;
     Some(format!(
         "whether objects of these kinds remain, which could not be listed: {names}"
     ))
