@@ -36,6 +36,9 @@ const FINALIZERS: usize = 20;
 /// The finalizer of the garbage collector.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 
+/// The finalizer of a CustomResourceDefinition.
+const CRD_CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
 /// The finalizer in a namespace's spec.
 const KUBERNETES: &str = "kubernetes";
 
@@ -274,8 +277,8 @@ fn of_finalizer(object: &Terminating, finalizer: &str, world: &World, now: Times
     let kind = &object.object.kind.resource;
     let special = match finalizer {
         FOREGROUND => structure::dependents(object, world),
-        "customresourcecleanup.apiextensions.k8s.io" => Some(structure::instances(object, world)),
-        // An object of another kind may have it from a manifest: no pod uses that.
+        // An object of another kind may have one of these from a manifest: it has no custom resources, and no pod uses it.
+        CRD_CLEANUP if is_definition(kind) => Some(structure::instances(object, world)),
         "kubernetes.io/pvc-protection" | "belayer.dev/pvc-protection"
             if kind.is_same_kind(&Resource::pvcs()) =>
         {
@@ -299,6 +302,11 @@ fn of_finalizer(object: &Terminating, finalizer: &str, world: &World, now: Times
     special
         .unwrap_or_else(|| others::controller(object, finalizer, world, now))
         .of(finalizer, world)
+}
+
+/// Whether it is the kind CustomResourceDefinition.
+fn is_definition(kind: &Resource) -> bool {
+    *kind.group == *"apiextensions.k8s.io" && *kind.plural == *"customresourcedefinitions"
 }
 
 fn group(number: usize, diagnosis: Diagnosis, objects: Vec<StuckObject>) -> Group {
