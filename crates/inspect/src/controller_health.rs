@@ -277,6 +277,16 @@ const NO_EVIDENCE: &[&str] = &[
     "operator",
 ];
 
+/// What the field managers of programs that people and scripts run begin with, in lower case. `before-first-apply` is what
+/// the API server calls whoever created an object before its first server-side apply.
+const TOOLS: &[&str] = &["before-first-apply", "kubectl", "pulumi", "terraform"];
+
+/// Whether a person or a script set a finalizer, and no controller.
+fn is_tool(manager: &str) -> bool {
+    let manager = manager.to_ascii_lowercase();
+    manager == "helm" || TOOLS.iter().any(|tool| manager.starts_with(tool))
+}
+
 /// Judges the controller of an unknown finalizer, by the field manager that set it.
 pub(crate) fn of_manager(manager: Option<&str>, seen: &Observed<'_>) -> ControllerHealth {
     let Some(manager) = manager else {
@@ -287,6 +297,15 @@ pub(crate) fn of_manager(manager: Option<&str>, seen: &Observed<'_>) -> Controll
             ],
         };
     };
+    if is_tool(manager) {
+        return ControllerHealth::Unknown {
+            known: Vec::new(),
+            missing: vec![format!(
+                "which controller removes it: it is not a known finalizer; it was set by field manager {manager:?}, so by a person or a \
+                 script"
+            )],
+        };
+    }
     if NO_EVIDENCE.contains(&manager) {
         return ControllerHealth::Unknown {
             known: Vec::new(),

@@ -10,6 +10,7 @@ use serde::de::IgnoredAny;
 pub(crate) struct Meta {
     pub(crate) name: String,
     pub(crate) namespace: String,
+    pub(crate) uid: String,
     pub(crate) deletion_grace_period_seconds: Option<i64>,
 }
 
@@ -188,7 +189,28 @@ pub(crate) struct LeaseSpec {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct VolumeSpec {
-    pub(crate) claim_ref: Option<ServiceRef>,
+    pub(crate) claim_ref: Option<BoundPvc>,
+}
+
+/// The PVC that a volume is bound to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct BoundPvc {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+}
+
+impl BoundPvc {
+    /// `shop/data`.
+    pub(crate) fn place(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// Whether the PVC of its name with this UID is the bound one.
+    pub(crate) fn is(&self, uid: &str) -> bool {
+        self.uid.is_empty() || self.uid == uid
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]

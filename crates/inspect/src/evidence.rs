@@ -19,7 +19,7 @@ use crate::scan::{Scan, Scope};
 pub(crate) use own_leases::OwnLeases;
 pub(crate) use reads::lease;
 pub(crate) use reads::pods;
-use reads::{attachments, dead_apis, namespace, node, volume, workloads};
+use reads::{attachments, dead_apis, namespace, node, pvc, volume, workloads};
 pub(crate) use state::{
     AttachmentState, DeadApiService, DeadWebhook, Intercepts, NamespaceState, NodeState, PodState,
     VolumeState, Webhooks,
@@ -80,6 +80,8 @@ pub(crate) struct World {
     pub nodes: BTreeMap<String, ReadResult<NodeState>>,
     /// Stuck volumes.
     pub volumes: BTreeMap<String, ReadResult<VolumeState>>,
+    /// The UIDs of the PVCs that they are bound to, by `namespace/name`.
+    pub pvcs: BTreeMap<String, ReadResult<String>>,
     /// All attachments, if a volume is stuck.
     pub attachments: ReadResult<Vec<AttachmentState>>,
     /// Aggregated APIs that do not answer.
@@ -169,6 +171,11 @@ pub(crate) async fn gather(
     );
     let node_names = relevant_nodes(&stuck, &pods, &attachments);
     let nodes = each(node_names, |name| node(reader, name)).await;
+    let bound = volumes.values().filter_map(ReadResult::found);
+    let bound: BTreeSet<String> = bound
+        .filter_map(|volume| Some(volume.bound_pvc()?.place()))
+        .collect();
+    let pvcs = each(bound.into_iter().collect(), |place| pvc(reader, place)).await;
     let belayers = belayers(reader, &stuck, explainers, EXPLAINED).await;
     World {
         scan,
@@ -180,6 +187,7 @@ pub(crate) async fn gather(
         pods,
         nodes,
         volumes,
+        pvcs,
         attachments,
         dead_apis,
         webhooks,

@@ -272,6 +272,9 @@ pub struct Unseen {
     pub reason: UnseenReason,
     /// The error, for people.
     pub message: String,
+    /// Whether its objects are in no namespace.
+    #[serde(skip)]
+    pub cluster_scoped: bool,
 }
 
 impl Unseen {
@@ -284,6 +287,7 @@ impl Unseen {
                 _ => UnseenReason::Failed,
             },
             message: explain(error),
+            cluster_scoped: false,
         }
     }
 }

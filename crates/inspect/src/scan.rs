@@ -8,11 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures::StreamExt as _;
 use jiff::Timestamp;
 
-use belayer_core::http::{Answer, ErrorClass, METADATA_ONLY_LIST, RequestError};
+use belayer_core::http::{
+    Answer, ErrorClass, METADATA_ONLY, METADATA_ONLY_LIST, Request, RequestError,
+};
+use belayer_core::object::ObjectKey;
 
 use crate::kinds::{DeadApi, Discovered, Kind};
 use crate::object::{Item, ObjectRef, Terminating};
-use crate::reader::{Page, Reader, again_if_expired, explain};
+use crate::reader::{Page, Reader, again_if_expired};
 use crate::report::{Unseen, UnseenReason};
 
 /// Kinds that are listed concurrently.
@@ -126,6 +129,7 @@ fn dead(api: &DeadApi) -> Unseen {
         resource: api.group_version.clone(),
         reason: UnseenReason::Failed,
         message: api.why.clone(),
+        cluster_scoped: false,
     }
 }
 
@@ -147,7 +151,10 @@ fn merge(parts: Vec<(Arc<Kind>, Result<Part, RequestError>)>) -> Scan {
             }
             // The kind was deleted after discovery: it has no objects.
             Err(error) if error.class() == ErrorClass::NotServed => {}
-            Err(error) => scan.unseen.push(Unseen::new(kind.name(), &error)),
+            Err(error) => scan.unseen.push(Unseen {
+                cluster_scoped: !kind.namespaced,
+                ..Unseen::new(kind.name(), &error)
+            }),
         }
     }
     scan
@@ -164,7 +171,7 @@ fn sort(scan: &mut Scan) {
     }
 }
 
-/// Adds the namespace itself to a scan of one namespace, if the user may read it.
+/// Adds the namespace itself to a scan of one namespace.
 async fn add_namespace(reader: &Reader, discovered: &Discovered, name: &str, scan: &mut Scan) {
     let Some(kind) = discovered
         .kinds
@@ -173,30 +180,51 @@ async fn add_namespace(reader: &Reader, discovered: &Discovered, name: &str, sca
     else {
         return;
     };
-    let key = belayer_core::object::ObjectKey::cluster(name);
-    let request = belayer_core::http::Request::get(kind.resource.object_path(&key))
-        .accept(belayer_core::http::METADATA_ONLY);
-    let mut unseen = |message: String| {
-        scan.unseen.push(Unseen {
-            resource: format!("{} {name}", kind.name()),
-            reason: UnseenReason::Failed,
-            message,
-        });
-    };
-    let answer = match reader.read(&request).await {
-        Ok(answer) => answer,
-        // Who may list the kinds of a namespace often may not read the namespace.
-        Err(error)
-            if error.class() == ErrorClass::Forbidden || error.is_gone(&kind.resource, &key) =>
-        {
-            return;
+    let key = ObjectKey::cluster(name);
+    let found = match get_terminating(reader, kind, &key).await {
+        Err(error) if error.is_gone(&kind.resource, &key) => return,
+        // A role may allow to list namespaces and not to read one.
+        Err(error) if error.class() == ErrorClass::Forbidden => {
+            list_terminating(reader, kind, name).await
         }
-        Err(error) => return unseen(explain(&error)),
+        read => read,
     };
-    match serde_json::from_slice::<Item<'_>>(&answer.body) {
-        Ok(item) => scan.terminating.extend(item.metadata.terminating(kind)),
-        Err(error) => unseen(error.to_string()),
+    match found {
+        Ok(found) => scan.terminating.extend(found),
+        Err(error) => scan.unseen.push(Unseen {
+            cluster_scoped: true,
+            ..Unseen::new(format!("{} {name}", kind.name()), &error)
+        }),
     }
+}
+
+/// Reads one object; `None` if it is not being deleted.
+async fn get_terminating(
+    reader: &Reader,
+    kind: &Arc<Kind>,
+    key: &ObjectKey,
+) -> Result<Option<Terminating>, RequestError> {
+    let request = Request::get(kind.resource.object_path(key)).accept(METADATA_ONLY);
+    let answer = reader.read(&request).await?;
+    let item: Item<'_> = serde_json::from_slice(&answer.body)
+        .map_err(|error| RequestError::Decode(error.to_string()))?;
+    Ok(item.metadata.terminating(kind))
+}
+
+/// The same by a list that selects the object by its name.
+async fn list_terminating(
+    reader: &Reader,
+    kind: &Arc<Kind>,
+    name: &str,
+) -> Result<Option<Terminating>, RequestError> {
+    let request = Request::get(kind.resource.path(None))
+        .accept(METADATA_ONLY_LIST)
+        .query("fieldSelector", format!("metadata.name={name}"));
+    let answer = reader.read(&request).await?;
+    let page: Page<Item<'_>> = Page::read(&answer)?;
+    let mut items = page.items.iter().flatten();
+    let found = items.find(|item| *item.metadata.name == *name);
+    Ok(found.and_then(|item| item.metadata.terminating(kind)))
 }
 
 async fn list(reader: &Reader, kind: &Arc<Kind>, scope: &Scope) -> Result<Part, RequestError> {

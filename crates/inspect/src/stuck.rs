@@ -56,6 +56,14 @@ pub enum InspectError {
         /// These APIs: groups and versions.
         dead: Vec<String>,
     },
+    /// The kind is namespaced, and no namespace was given.
+    #[error("{kind} is namespaced: name the namespace of {name:?}")]
+    NoNamespace {
+        /// The kind.
+        kind: String,
+        /// The name of the object.
+        name: String,
+    },
     /// The object does not exist.
     #[error("{0} does not exist")]
     Absent(String),
@@ -118,10 +126,16 @@ pub async fn explain(
     let kind = discovered
         .find(kind)
         .ok_or_else(|| unknown_kind(&discovered, kind))?;
-    let key = if kind.namespaced {
-        ObjectKey::new(namespace, name)
-    } else {
-        ObjectKey::cluster(name)
+    let key = match kind.namespaced {
+        // The path would be that of a cluster-scoped kind, and the server would answer that it serves none.
+        true if namespace.is_empty() => {
+            return Err(InspectError::NoNamespace {
+                kind: kind.name(),
+                name: name.to_owned(),
+            });
+        }
+        true => ObjectKey::new(namespace, name),
+        false => ObjectKey::cluster(name),
     };
     one(reader, &discovered, kind, &key, belayer, clock).await
 }
@@ -220,7 +234,7 @@ async fn one(
             let webhooks = std::mem::take(&mut world.webhooks.unseen);
             missing.extend(unread_webhooks(&webhooks));
             let report = report(&world, now);
-            missing.extend(unlisted(&report.unseen));
+            missing.extend(unlisted(&report));
             of_one(report.groups, &object, &world.scan)
         }
         None => Vec::new(),
@@ -304,8 +318,11 @@ fn of_one(mut groups: Vec<Group>, object: &ObjectRef, scan: &Scan) -> Vec<Group>
 }
 
 /// The kinds that could not be listed: the object may wait for an object of one of them.
-fn unlisted(unseen: &[Unseen]) -> Option<String> {
-    let names = names(unseen)?;
+fn unlisted(report: &Report) -> Option<String> {
+    // The namespace itself is none of the objects in it.
+    let may_remain = |one: &&Unseen| report.namespace.is_none() || !one.cluster_scoped;
+    let unseen: Vec<Unseen> = report.unseen.iter().filter(may_remain).cloned().collect();
+    let names = names(&unseen)?;
     Some(format!(
         "whether objects of these kinds remain, which could not be listed: {names}"
     ))
@@ -369,6 +386,18 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    #[tokio::test]
+    async fn an_object_of_a_namespaced_kind_needs_a_namespace() {
+        let sandbox = belayer_sandbox::Sandbox::builder().build();
+        let reader = Reader::new(sandbox.client(), belayer_core::executor::Bounds::default());
+        let belayer = Belayer::default();
+        let clock = belayer_core::clock::now;
+        let explained = explain(&reader, ("cm", "h1"), "", &belayer, clock).await;
+        let error = explained.unwrap_err().to_string();
+        let says = r#"configmaps is namespaced: name the namespace of "h1""#;
+        assert_eq!(error, says);
+    }
 
     #[rstest]
     #[case::of_it("things.gone.example.com", true)]

@@ -4,6 +4,7 @@ use belayer_sandbox::{Actor, Answer, DeleteOptions, Fault, Gvr, Match, Propagati
 use rstest::rstest;
 use serde_json::json;
 
+use crate::nodes::dead_webhook;
 use crate::world::{TOOL, World, group};
 
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -56,6 +57,63 @@ async fn a_definition_whose_instances_cannot_be_listed(
         assert!(texts.join(" ").contains(step), "{group:#}");
         assert!(!group.to_string().contains("API server runs"), "{group:#}");
     }
+}
+
+/// The API server removes this finalizer by an update of the status, and cloud controllers do so in Services.
+#[rstest]
+#[case::the_definition("customresourcedefinitions", false)]
+#[case::its_status("customresourcedefinitions/status", true)]
+#[case::a_service("services", false)]
+#[case::its_status_too("services/status", true)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_may_reject_updates_of_the_status(
+    #[case] resource: &str,
+    #[case] expected: bool,
+) {
+    let world = World::new().await;
+    let widgets = world.widgets();
+    let widget = json!({
+        "apiVersion": "stuck.example.com/v1", "kind": "Widget",
+        "metadata": { "name": "a", "finalizers": ["example.com/keep"] },
+    });
+    world.create(&widgets, Some("default"), widget);
+    let definition = "widgets.stuck.example.com";
+    world.delete(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, definition);
+    let services = Gvr::new("", "v1", "services");
+    let finalizer = "service.kubernetes.io/load-balancer-cleanup";
+    let service = json!({ "metadata": { "name": "s", "finalizers": [finalizer] },
+        "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }] } });
+    world.create(&services, Some("default"), service);
+    world.delete(&services, Some("default"), "s");
+    let rule = json!({ "apiGroups": ["*"], "operations": ["UPDATE"], "resources": [resource] });
+    dead_webhook(&world, &rule);
+    let report = world.run(&["stuck", "-ojson"]).await.json();
+    let groups = report["groups"].as_array().unwrap();
+    let found = groups.iter().find(|group| group["cause"] == "webhook");
+    assert_eq!(found.is_some(), expected, "{report:#}");
+    if let Some(found) = found {
+        assert_eq!(found["objects"].as_array().unwrap().len(), 1, "{found:#}");
+        assert!(
+            found["proof"]
+                .to_string()
+                .contains(resource.split_once('/').unwrap().0)
+        );
+    }
+}
+
+/// A manifest may set it on any object.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_definition_waits_for_its_custom_resources() {
+    let world = World::new().await;
+    let widgets = world.widgets();
+    let widget = json!({
+        "apiVersion": "stuck.example.com/v1", "kind": "Widget",
+        "metadata": { "name": "a", "finalizers": [CLEANUP] },
+    });
+    world.create(&widgets, Some("default"), widget);
+    world.delete(&widgets, Some("default"), "a");
+    let report = world.run(&["stuck", "-ojson"]).await.json();
+    assert_eq!(group(&report, CLEANUP)["cause"], "finalizer", "{report:#}");
 }
 
 /// The garbage collector sees dependents that this user may not list.

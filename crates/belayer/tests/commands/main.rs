@@ -12,6 +12,7 @@ mod check_limits;
 mod help;
 mod instances;
 mod known;
+mod limited;
 mod namespaces;
 mod nodes;
 mod permissions;

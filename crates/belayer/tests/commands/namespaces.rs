@@ -1,13 +1,13 @@
 //! `stuck` on namespaces that stay in Terminating.
 
-use belayer_sandbox::{Actor, DeleteOptions, Gvr, Patch, Propagation, Subresource};
+use belayer_sandbox::{Actor, DeleteOptions, Gvr, Propagation};
 use serde_json::{Value, json};
 
 use crate::nodes::dead_webhook;
 use crate::world::{World, group};
 
 /// A namespace with these ConfigMaps.
-fn namespace(world: &World, name: &str, maps: &[&str]) {
+pub(crate) fn namespace(world: &World, name: &str, maps: &[&str]) {
     let namespace = json!({ "metadata": { "name": name } });
     world.create(&Gvr::NAMESPACES, None, namespace);
     for map in maps {
@@ -16,18 +16,64 @@ fn namespace(world: &World, name: &str, maps: &[&str]) {
     }
 }
 
-/// The Lease of kube-controller-manager proves that it does not run.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_namespace_whose_content_is_not_deleted_does_not_wait_for_it() {
-    let world = World::new().await;
-    namespace(&world, "st", &["a"]);
-    world.delete(&Gvr::NAMESPACES, None, "st");
+/// kube-controller-manager does not renew its Lease.
+pub(crate) fn manager_stops(world: &World) {
     let lease = json!({
         "metadata": { "name": "kube-controller-manager" },
         "spec": { "holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z" },
     });
     let leases = Gvr::new("coordination.k8s.io", "v1", "leases");
     world.create(&leases, Some("kube-system"), lease);
+}
+
+/// The namespace has these conditions, each with its message.
+pub(crate) fn conditions(world: &World, name: &str, conditions: &[(&str, &str)]) {
+    let conditions = conditions.iter().map(|(kind, message)| {
+        json!({
+            "type": kind, "status": "True", "reason": "Any", "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        })
+    });
+    let status = json!({ "conditions": conditions.collect::<Vec<_>>() });
+    world.status(&Gvr::NAMESPACES, None, name, status);
+}
+
+/// Deletes a ConfigMap with the propagation policy Foreground.
+pub(crate) fn delete_in_the_foreground(world: &World, namespace: &str, name: &str) {
+    let foreground = DeleteOptions {
+        propagation_policy: Some(Propagation::Foreground),
+        ..DeleteOptions::default()
+    };
+    let (cluster, actor) = (world.sandbox.cluster(), Actor::new("test"));
+    cluster
+        .delete(&actor, &Gvr::CONFIGMAPS, Some(namespace), name, &foreground)
+        .unwrap();
+}
+
+/// An APIService whose service does not exist.
+fn dead_api(world: &World, name: &str) {
+    let (version, group) = name.split_once('.').unwrap();
+    let apis = Gvr::new("apiregistration.k8s.io", "v1", "apiservices");
+    let api = json!({
+        "metadata": { "name": name },
+        "spec": {
+            "group": group, "version": version, "groupPriorityMinimum": 100, "versionPriority": 100,
+            "service": { "namespace": "default", "name": "gone", "port": 443 },
+        },
+    });
+    world.create(&apis, None, api);
+    let down = json!({ "conditions": [{ "type": "Available", "status": "False", "reason": "ServiceNotFound",
+        "lastTransitionTime": "2026-01-01T00:00:00Z" }] });
+    world.status(&apis, None, name, down);
+}
+
+/// The Lease of kube-controller-manager proves that it does not run.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_whose_content_is_not_deleted_does_not_wait_for_it() {
+    let world = World::new().await;
+    namespace(&world, "st", &["a"]);
+    world.delete(&Gvr::NAMESPACES, None, "st");
+    manager_stops(&world);
     let report = world.run(&["stuck", "-ojson"]).await.json();
     let group = group(&report, "namespace-content");
     assert_eq!(group["verdict"], "controller-down", "{group:#}");
@@ -93,19 +139,8 @@ async fn explain_of_a_namespace_names_the_next_commands() {
     let report = world.run(&["stuck", "-ojson"]).await.json();
     assert!(!next(&report).contains(stuck), "{report:#}");
 
-    let apis = Gvr::new("apiregistration.k8s.io", "v1", "apiservices");
     let name = "v1.gone.example.com";
-    let api = json!({
-        "metadata": { "name": name },
-        "spec": {
-            "group": "gone.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100,
-            "service": { "namespace": "default", "name": "gone", "port": 443 },
-        },
-    });
-    world.create(&apis, None, api);
-    let down = json!({ "conditions": [{ "type": "Available", "status": "False", "reason": "ServiceNotFound",
-        "lastTransitionTime": "2026-01-01T00:00:00Z" }] });
-    world.status(&apis, None, name, down);
+    dead_api(&world, name);
     let explained = world.run(&explain).await.json();
     let group = group(&explained, "dead-api");
     let command = format!("kubectl delete apiservice {name}");
@@ -130,21 +165,11 @@ async fn a_namespace_that_waits_for_its_pods_is_not_blocked_by_a_webhook() {
     }
     let message = "Failed to delete all resource types, 1 remaining: unexpected items still remain in namespace: st \
                    for gvr: /v1, Resource=pods";
-    let status = json!({ "status": { "conditions": [{
-        "type": "NamespaceDeletionContentFailure", "status": "True",
-        "reason": "ContentDeletionFailed", "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }] } });
-    cluster
-        .patch(
-            &actor,
-            &Gvr::NAMESPACES,
-            None,
-            "st",
-            Patch::Merge(status),
-            Subresource::Status,
-            &Default::default(),
-        )
-        .unwrap();
+    conditions(
+        &world,
+        "st",
+        &[("NamespaceDeletionContentFailure", message)],
+    );
     let report = world.run(&["stuck", "-ojson"]).await.json();
     let groups = report["groups"].as_array().unwrap();
     let waits = groups
@@ -195,27 +220,90 @@ async fn a_webhook_may_reject_the_end_of_a_namespace() {
     }
 }
 
+/// The API that is down does not keep the objects of other APIs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rejected_deletion_is_reported_beside_an_api_that_is_down() {
+    let world = World::new().await;
+    namespace(&world, "st", &["a"]);
+    world.delete(&Gvr::NAMESPACES, None, "st");
+    dead_api(&world, "v1.gone.example.com");
+    let message = "Failed to delete all resource types, 1 remaining: configmaps \"a\" is forbidden: policy denies";
+    conditions(
+        &world,
+        "st",
+        &[("NamespaceDeletionContentFailure", message)],
+    );
+    for command in [&["stuck"] as &[_], &["explain", "namespace/st"]] {
+        let answer = world.run(&[command, &["-ojson"]].concat()).await.json();
+        let groups = answer["groups"].as_array().unwrap();
+        let of_verdict = |verdict: &str| {
+            let mut groups = groups.iter();
+            let is_it = |g: &&Value| g["cause"] == "namespace-content" && g["verdict"] == verdict;
+            let found = groups.find(is_it);
+            found.unwrap_or_else(|| panic!("{answer:#}")).to_string()
+        };
+        let api = of_verdict("api-down");
+        assert!(!api.contains("by itself"), "{api}");
+        assert!(
+            of_verdict("waiting").contains("policy denies"),
+            "{answer:#}"
+        );
+    }
+}
+
+/// A Secret in the namespace `st` that blocks the deletion of the ConfigMap `owner` there.
+fn dependent(world: &World, name: &str, finalizers: Value) -> Gvr {
+    let cluster = world.sandbox.cluster();
+    let owner = cluster.get(&Gvr::CONFIGMAPS, Some("st"), "owner").unwrap();
+    let secrets = Gvr::new("", "v1", "secrets");
+    let child = json!({ "metadata": { "name": name, "finalizers": finalizers, "ownerReferences": [{
+        "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"],
+        "blockOwnerDeletion": true,
+    }] } });
+    world.create(&secrets, Some("st"), child);
+    secrets
+}
+
+/// Dependents that nothing deletes wait for the garbage collector.
+#[tokio::test(flavor = "multi_thread")]
+async fn dependents_that_are_not_deleted_are_no_reason_to_wait() {
+    let world = World::new().await;
+    namespace(&world, "st", &["owner"]);
+    let secrets = dependent(&world, "child", json!(["example.com/a"]));
+    delete_in_the_foreground(&world, "st", "owner");
+    manager_stops(&world);
+    for command in [&["stuck"] as &[_], &["explain", "cm/owner", "-n", "st"]] {
+        let answer = world.run(&[command, &["-ojson"]].concat()).await.json();
+        let owner = group(&answer, "dependents");
+        assert_eq!(owner["verdict"], "controller-down", "{owner:#}");
+        let text = owner.to_string();
+        assert!(
+            text.contains("kube-system/kube-controller-manager was last renewed"),
+            "{owner:#}"
+        );
+        assert!(
+            text.contains("st/secrets/child is not being deleted yet"),
+            "{owner:#}"
+        );
+        assert!(!text.contains("Nothing to do"), "{owner:#}");
+    }
+    world.delete(&secrets, Some("st"), "child");
+    let answer = world.run(&["stuck", "-ojson"]).await.json();
+    let owner = group(&answer, "dependents");
+    assert_eq!(owner["verdict"], "waiting", "{owner:#}");
+    assert!(
+        owner["next"].to_string().contains("Nothing to do"),
+        "{owner:#}"
+    );
+}
+
 /// The garbage collector cannot delete the dependents then.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_may_reject_the_deletion_of_dependents() {
     let world = World::new().await;
     namespace(&world, "st", &["owner"]);
-    let cluster = world.sandbox.cluster();
-    let owner = cluster.get(&Gvr::CONFIGMAPS, Some("st"), "owner").unwrap();
-    let secrets = Gvr::new("", "v1", "secrets");
-    let child = json!({ "metadata": { "name": "child", "ownerReferences": [{
-        "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"],
-        "blockOwnerDeletion": true,
-    }] } });
-    world.create(&secrets, Some("st"), child);
-    let foreground = DeleteOptions {
-        propagation_policy: Some(Propagation::Foreground),
-        ..DeleteOptions::default()
-    };
-    let actor = Actor::new("test");
-    cluster
-        .delete(&actor, &Gvr::CONFIGMAPS, Some("st"), "owner", &foreground)
-        .unwrap();
+    dependent(&world, "child", json!([]));
+    delete_in_the_foreground(&world, "st", "owner");
     let explain = ["explain", "configmap/owner", "-n", "st", "-ojson"];
     let answer = world.run(&explain).await.json();
     assert!(!answer.to_string().contains("belayer stuck"), "{answer:#}");

@@ -80,6 +80,58 @@ async fn a_name_of_several_words_is_explained() {
     }
 }
 
+/// Only the leader writes about an object, and a name may begin with a hyphen or be an expression.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_of_every_pod_is_read() {
+    let world = World::new().await;
+    let operator = json!({
+        "metadata": { "name": "strimzi-entity-operator" },
+        "spec": { "replicas": 2, "selector": { "matchLabels": { "a": "b" } }, "template": {
+            "metadata": { "labels": { "a": "b" } },
+            "spec": { "containers": [{ "name": "m", "image": "m" }] },
+        } },
+    });
+    let deployments = Gvr::new("apps", "v1", "deployments");
+    world.create_by(None, &deployments, Some("default"), operator);
+    let ready = json!({ "replicas": 2, "readyReplicas": 2 });
+    let name = "strimzi-entity-operator";
+    world.status(&deployments, Some("default"), name, ready);
+    let map = json!({ "metadata": { "name": "a.b", "finalizers": ["example.com/a"] } });
+    world.create_by(Some(name), &Gvr::CONFIGMAPS, Some("default"), map);
+    world.delete(&Gvr::CONFIGMAPS, Some("default"), "a.b");
+    let report = world.run(&["stuck", "-ojson"]).await.json();
+    let group = group(&report, "example.com/a");
+    assert_eq!(group["verdict"], "controller-alive", "{group:#}");
+    let command = group["next"][0]["command"].as_str().unwrap();
+    for says in [" --all-pods=true ", " --prefix ", " | grep -F -- a.b"] {
+        assert!(command.contains(says), "{command}");
+    }
+}
+
+/// The command for a finalizer names its index, which changes with each removal.
+#[rstest]
+#[case::one(&["strimzi.io/topic-operator"], false)]
+#[case::two(&["strimzi.io/topic-operator", "example.com/a"], true)]
+#[tokio::test(flavor = "multi_thread")]
+async fn several_finalizers_are_removed_one_at_a_time(
+    #[case] finalizers: &[&str],
+    #[case] expected: bool,
+) {
+    let world = World::new().await;
+    let map = json!({ "metadata": { "name": "a", "finalizers": finalizers } });
+    world.create(&Gvr::CONFIGMAPS, Some("default"), map);
+    world.delete(&Gvr::CONFIGMAPS, Some("default"), "a");
+    let report = world.run(&["stuck", "-ojson"]).await.json();
+    let group = group(&report, "strimzi.io/topic-operator");
+    assert_eq!(group["verdict"], "controller-gone", "{group:#}");
+    let says = "run this command again after each";
+    assert_eq!(
+        group["next"].to_string().contains(says),
+        expected,
+        "{group:#}"
+    );
+}
+
 #[rstest]
 #[case(&["drain", "--dry-run", "--except-namespace", ""])]
 #[case(&["check", "--as", ""])]

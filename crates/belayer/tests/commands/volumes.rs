@@ -92,13 +92,15 @@ async fn every_attachment_of_a_volume_counts() {
     assert!(proof.contains("pv is attached to n2"), "{group:#}");
 }
 
-/// The disk is deleted after the PVC.
+/// The disk is deleted after the PVC. Its controller writes the phase, and may be down.
 #[rstest]
-#[case::bound("Bound", "volume-bound", "waiting")]
-#[case::released("Released", "finalizer", "controller-down")]
+#[case::bound("Bound", true, "volume-bound", "waiting")]
+#[case::bound_to_a_claim_that_is_gone("Bound", false, "finalizer", "controller-down")]
+#[case::released("Released", false, "finalizer", "controller-down")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bound_volume_waits_for_its_claim_whatever_its_finalizer(
     #[case] phase: &str,
+    #[case] has_claim: bool,
     #[case] cause: &str,
     #[case] verdict: &str,
 ) {
@@ -110,13 +112,23 @@ async fn a_bound_volume_waits_for_its_claim_whatever_its_finalizer(
         &json!([PROVISIONER, "kubernetes.io/pv-protection"]),
         phase,
     );
+    if has_claim {
+        let shop = json!({ "metadata": { "name": "shop" } });
+        world.create(&Gvr::NAMESPACES, None, shop);
+        let pvcs = Gvr::new("", "v1", "persistentvolumeclaims");
+        let pvc = json!({ "metadata": { "name": "data" }, "spec": {
+            "accessModes": ["ReadWriteMany"], "resources": { "requests": { "storage": "1Gi" } }, "volumeName": "pv",
+        } });
+        world.create(&pvcs, Some("shop"), pvc);
+    }
     let report = world.run(&["stuck", "-ojson"]).await.json();
     let group = group(&report, PROVISIONER);
     assert_eq!(group["cause"], cause, "{group:#}");
     assert_eq!(group["verdict"], verdict, "{group:#}");
     let detail = group["objects"][0]["detail"].to_string();
     let says = match phase {
-        "Bound" => "shop/persistentvolumeclaims/data is bound to it",
+        "Bound" if has_claim => "shop/persistentvolumeclaims/data is bound to it",
+        "Bound" => "shop/persistentvolumeclaims/data no longer exists",
         _ => "its status reports: the disk is in use",
     };
     assert!(detail.contains(says), "{group:#}");

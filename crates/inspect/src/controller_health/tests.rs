@@ -272,3 +272,29 @@ fn a_general_name_of_a_manager_is_no_controller(
     let seen = observed(&workloads, &[]);
     assert_eq!(name_of(&of_manager(Some(manager), &seen)), "unknown");
 }
+
+/// Some controller watches for the finalizer that a person set.
+#[rstest]
+#[case::workloads_are_readable(operator(1))]
+#[case::workloads_are_unreadable(ReadResult::Unknown("not allowed".into()))]
+fn a_tool_of_people_is_no_controller(
+    #[case] workloads: ReadResult<Vec<Workload>>,
+    #[values(
+        "before-first-apply",
+        "helm",
+        "kubectl",
+        "kubectl-client-side-apply",
+        "kubectl-edit",
+        "Terraform"
+    )]
+    manager: &str,
+) {
+    let seen = observed(&workloads, &[]);
+    let ControllerHealth::Unknown { missing, .. } = of_manager(Some(manager), &seen) else {
+        panic!("{manager} is no controller");
+    };
+    assert!(
+        missing[0].contains("by a person or a script"),
+        "{missing:?}"
+    );
+}

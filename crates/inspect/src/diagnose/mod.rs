@@ -36,6 +36,9 @@ const FINALIZERS: usize = 20;
 /// The finalizer of the garbage collector.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 
+/// The finalizer of a CustomResourceDefinition.
+const CRD_CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
 /// The finalizer in a namespace's spec.
 const KUBERNETES: &str = "kubernetes";
 
@@ -56,6 +59,8 @@ pub(crate) struct Diagnosis {
     pub(crate) about: String,
     /// The words of the headline after the objects; if it is empty, those of the cause.
     pub(crate) headline: String,
+    /// Whether the cause itself is not proven, and not only who has to act.
+    pub(crate) is_possible_only: bool,
     /// Facts about the finalizer, if it is a known one.
     pub(crate) known: Option<Known>,
 }
@@ -72,7 +77,16 @@ impl Diagnosis {
             next: Vec::new(),
             about: String::new(),
             headline: String::new(),
+            is_possible_only: false,
             known: None,
+        }
+    }
+
+    /// A cause that could not be checked.
+    pub(crate) fn possible(cause: Cause) -> Self {
+        Self {
+            is_possible_only: true,
+            ..Self::new(cause, Verdict::Unknown)
         }
     }
 
@@ -117,6 +131,7 @@ impl Diagnosis {
             && self.missing == other.missing
             && self.about == other.about
             && self.headline == other.headline
+            && self.is_possible_only == other.is_possible_only
     }
 }
 
@@ -273,9 +288,9 @@ fn of_finalizer(object: &Terminating, finalizer: &str, world: &World, now: Times
     }
     let kind = &object.object.kind.resource;
     let special = match finalizer {
-        FOREGROUND => structure::dependents(object, world),
-        "customresourcecleanup.apiextensions.k8s.io" => Some(structure::instances(object, world)),
-        // An object of another kind may have it from a manifest: no pod uses that.
+        FOREGROUND => structure::dependents(object, world, now),
+        // An object of another kind may have one of these from a manifest: it has no custom resources, and no pod uses it.
+        CRD_CLEANUP if is_definition(kind) => Some(structure::instances(object, world)),
         "kubernetes.io/pvc-protection" | "belayer.dev/pvc-protection"
             if kind.is_same_kind(&Resource::pvcs()) =>
         {
@@ -299,6 +314,11 @@ fn of_finalizer(object: &Terminating, finalizer: &str, world: &World, now: Times
     special
         .unwrap_or_else(|| others::controller(object, finalizer, world, now))
         .of(finalizer, world)
+}
+
+/// Whether it is the kind CustomResourceDefinition.
+fn is_definition(kind: &Resource) -> bool {
+    *kind.group == *"apiextensions.k8s.io" && *kind.plural == *"customresourcedefinitions"
 }
 
 fn group(number: usize, diagnosis: Diagnosis, objects: Vec<StuckObject>) -> Group {
@@ -338,8 +358,11 @@ fn headline(diagnosis: &Diagnosis, objects: &[StuckObject]) -> String {
     if !diagnosis.headline.is_empty() {
         return format!("{what}: {}", diagnosis.headline);
     }
-    let is = if objects.len() == 1 { "is" } else { "are" };
-    let wait = if objects.len() == 1 { "waits" } else { "wait" };
+    let (is, wait) = match objects.len() {
+        _ if diagnosis.is_possible_only => ("may be", "may wait"),
+        1 => ("is", "waits"),
+        _ => ("are", "wait"),
+    };
     let finalizer = diagnosis.finalizer.as_deref().unwrap_or_default();
     match diagnosis.cause {
         Cause::DeadApi => "an API does not answer: no namespace can be deleted".to_owned(),

@@ -102,7 +102,10 @@ pub(super) fn controller(
             let mut found = base(Verdict::ControllerAlive, proof);
             found.next = vec![match switch(object, entry) {
                 Some(step) => step,
-                None => check_log(object, not_removed(owner), workload.as_ref()),
+                None => {
+                    let log = workload.as_ref().map(log_of);
+                    check_log(object, not_removed(owner), log)
+                }
             }];
             found.next.push(Step::run(
                 "Check the object's Events for what it waits for",
@@ -226,19 +229,35 @@ fn not_removed(owner: &str) -> String {
     format!("{owner} runs and has not removed its finalizer: check its log")
 }
 
-fn check_log(object: &Terminating, say: String, workload: Option<&Workload>) -> Step {
-    // With a hyphen at its start it would be an option.
-    let name = word(object.object.key.name().trim_start_matches('-'));
-    match workload {
-        Some(workload) => Step::run(
-            say,
-            format!(
-                "kubectl -n {} logs {}/{} --all-containers --since=1h | grep {name}",
-                workload.namespace, workload.kind, workload.name
-            ),
-        ),
+fn check_log(object: &Terminating, say: String, log: Option<String>) -> Step {
+    let name = word(object.object.key.name());
+    match log {
+        Some(log) => Step::run(say, format!("{log} | grep -F -- {name}")),
         None => Step::say(say),
     }
+}
+
+/// The log of all pods of a workload: only the leader writes about an object.
+fn log_of(workload: &Workload) -> String {
+    let Workload {
+        kind,
+        namespace,
+        name,
+        ..
+    } = workload;
+    format!(
+        "kubectl -n {namespace} logs {kind}/{name} --all-pods=true --prefix --all-containers --since=1h"
+    )
+}
+
+/// The log of Belayer. Its pods have the name of their Deployment as a label, so that no version of kubectl is too old.
+fn log_of_belayer(workload: &Workload) -> String {
+    let Workload {
+        namespace, name, ..
+    } = workload;
+    format!(
+        "kubectl -n {namespace} logs -l app.kubernetes.io/name={name} --prefix --tail=-1 --since=1h"
+    )
 }
 
 /// What a running Belayer does now, and where to look if it does not: the API server may reject it, and the controller
@@ -260,7 +279,7 @@ fn acts_now(object: &Terminating, explained: &Explained, workload: Option<&Workl
             format!(
                 "Then check that the flag --controllers of Belayer does not switch off {component}, and check Belayer's log"
             ),
-            workload,
+            workload.map(log_of_belayer),
         ),
     ]
 }
@@ -273,6 +292,9 @@ fn events(object: &Terminating) -> String {
     )
 }
 
+/// Belayer as the owner of a finalizer.
+const BELAYER: &str = "Belayer";
+
 /// What a restarted controller does that waits for nothing.
 const BY_ITSELF: &str = "it removes its finalizer by itself";
 
@@ -281,17 +303,17 @@ const ONCE_THERE: &str = "it removes its finalizer once nothing is missing";
 
 /// How to start a controller that does not run, and what it does `then`.
 fn start_again(owner: &str, then: &str, workload: Option<&Workload>) -> Vec<Step> {
-    let Some(Workload {
+    let Some(workload) = workload else {
+        return vec![Step::say(format!("Start {owner} again: {then}"))];
+    };
+    let Workload {
         kind,
         namespace,
         name,
         desired,
         ready,
         ..
-    }) = workload
-    else {
-        return vec![Step::say(format!("Start {owner} again: {then}"))];
-    };
+    } = workload;
     // A DaemonSet has no number of replicas: its nodes are selected.
     if *desired == 0 && *kind != "daemonset" {
         return vec![Step::run(
@@ -302,7 +324,10 @@ fn start_again(owner: &str, then: &str, workload: Option<&Workload>) -> Vec<Step
     if *ready > 0 {
         return vec![Step::run(
             format!("{owner} has ready pods but no leader: check its log"),
-            format!("kubectl -n {namespace} logs {kind}/{name} --all-containers --since=1h"),
+            match owner {
+                BELAYER => log_of_belayer(workload),
+                _ => log_of(workload),
+            },
         )];
     }
     vec![Step::run(
@@ -327,9 +352,14 @@ pub(super) fn force(object: &Terminating, finalizer: &str, world: &World) -> Ste
         { "op": "test", "path": path, "value": finalizer },
         { "op": "remove", "path": path },
     ]);
+    // After one removal the next command fails: the index of its finalizer may have changed.
+    let order = match object.finalizers.len() {
+        0 | 1 => "",
+        _ => " Several finalizers one at a time: run this command again after each.",
+    };
     Step::run(
         format!(
-            "Only if the controller will never run again, remove this finalizer by force. Lost: {lost}"
+            "Only if the controller will never run again, remove this finalizer by force.{order} Lost: {lost}"
         ),
         format!(
             "{} --type=json -p {}",
@@ -387,7 +417,7 @@ pub(super) fn belayers(
             found.proof.extend(proof);
             found
                 .next
-                .extend(start_again("Belayer", BY_ITSELF, workload.as_ref()));
+                .extend(start_again(BELAYER, BY_ITSELF, workload.as_ref()));
             found
         }
         ControllerHealth::Gone(proof) => {
@@ -448,7 +478,7 @@ fn kept(
         }
         ControllerHealth::Down(proof, workload) => {
             found.proof.extend(proof);
-            found.next = start_again("Belayer", ONCE_THERE, workload.as_ref());
+            found.next = start_again(BELAYER, ONCE_THERE, workload.as_ref());
             found.next.extend(users);
         }
         ControllerHealth::Alive(proof, workload) if acts => {

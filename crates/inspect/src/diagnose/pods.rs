@@ -11,7 +11,7 @@ pub(super) fn without_finalizers(object: &Terminating, world: &World) -> Diagnos
     let key = &object.object.key;
     let list = world.pods.get(key.namespace().unwrap_or_default());
     let Some(pods) = list.and_then(ReadResult::found) else {
-        return Diagnosis::new(Cause::Node, Verdict::Unknown)
+        return Diagnosis::possible(Cause::Node)
             .missing(format!("which node the pod is on: pods: {}", why(list)))
             .next(describe(object, ""));
     };

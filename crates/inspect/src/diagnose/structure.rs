@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use belayer_core::object::Resource;
 use jiff::Timestamp;
 
 use super::others::own_controller;
-use super::{Diagnosis, KUBERNETES, behind, waits_for_namespace_controller, webhooks, why};
+use super::{
+    Diagnosis, FOREGROUND, KUBERNETES, behind, waits_for_namespace_controller, webhooks, why,
+};
 use crate::details::Condition;
 use crate::evidence::{NamespaceState, World};
 use crate::object::{ObjectRef, Terminating};
@@ -59,37 +62,49 @@ pub(super) fn namespace(object: &Terminating, world: &World, now: Timestamp) -> 
     let state = match world.namespaces.get(name) {
         Some(ReadResult::Found(state)) => state,
         other => {
-            return vec![
-                Diagnosis::new(Cause::NamespaceContent, Verdict::Unknown)
-                    .missing(format!("the namespace's conditions: {}", why(other))),
-            ];
+            let mut found = Diagnosis::possible(Cause::NamespaceContent)
+                .missing(format!("the namespace's conditions: {}", why(other)))
+                .next(Step::run(
+                    "Its conditions say what remains: read them with permission to get namespaces",
+                    format!("kubectl describe namespace {name}"),
+                ));
+            found.detail = remaining(object, world);
+            return vec![found];
         }
     };
     if !waits_for_namespace_controller(object, world) {
         return Vec::new();
     }
+    let mut all = Vec::new();
     if world.dead_apis.found().is_some_and(|apis| !apis.is_empty()) {
-        return vec![behind_a_dead_api(object, world)];
-    }
-    let failure = condition(state, "NamespaceDeletionContentFailure");
-    if let Some(refused) = failure.filter(|failure| !only_remains(&failure.message)) {
-        return vec![refused_content(refused)];
-    }
-    if let Some(failed) = condition(state, "NamespaceDeletionDiscoveryFailure") {
+        all.push(behind_a_dead_api(object, world));
+    } else if let Some(failed) = condition(state, "NamespaceDeletionDiscoveryFailure") {
         let mut found = Diagnosis::new(Cause::NamespaceContent, Verdict::ApiDown)
-            .proven(format!(
-                "the namespace's conditions say: {}",
-                one_line(&failed.message)
-            ))
+            .proven(says(failed))
             .next(Step::run(
-                "Restore that API, or delete its APIService if it was removed permanently; the deletion then continues by \
-                 itself. This command lists the APIs that do not answer",
+                "Restore that API, or delete its APIService if it was removed permanently; the deletion then continues, \
+                 unless another group names the namespace. This command lists the APIs that do not answer",
                 "kubectl get apiservices | grep False",
             ));
         found.detail = remaining(object, world);
-        return vec![found];
+        all.push(found);
     }
-    vec![content(object, world, now)]
+    // The namespace controller deletes the objects of the other APIs although one is down.
+    let failure = condition(state, "NamespaceDeletionContentFailure");
+    let refused = failure.filter(|failure| !only_remains(&failure.message));
+    all.extend(refused.map(refused_content));
+    if all.is_empty() {
+        all.push(content(object, state, world, now));
+    }
+    all
+}
+
+/// What a condition of a namespace proves.
+fn says(condition: &Condition) -> String {
+    format!(
+        "the namespace's conditions say: {}",
+        one_line(&condition.message)
+    )
 }
 
 fn condition<'a>(state: &'a NamespaceState, kind: &str) -> Option<&'a Condition> {
@@ -125,7 +140,8 @@ fn behind_a_dead_api(object: &Terminating, world: &World) -> Diagnosis {
             names.join(", ")
         ))
         .next(Step::say(
-            "Restore that API or delete its APIService (see above): the deletion then continues by itself",
+            "Restore that API or delete its APIService (see above): the deletion then continues, unless another group names \
+             the namespace",
         ));
     found.detail = remaining(object, world);
     found
@@ -152,26 +168,21 @@ fn refused_content(condition: &Condition) -> Diagnosis {
         )
     };
     Diagnosis::new(Cause::NamespaceContent, verdict)
-        .proven(format!("the namespace's conditions say: {message}"))
+        .proven(says(condition))
         .next(Step::say(step))
 }
 
 /// What the namespace still contains.
-fn content(object: &Terminating, world: &World, now: Timestamp) -> Diagnosis {
+fn content(
+    object: &Terminating,
+    state: &NamespaceState,
+    world: &World,
+    now: Timestamp,
+) -> Diagnosis {
     let name = object.object.key.name();
     let lines = remaining(object, world);
-    let blind = unseen_kinds(world);
-    if !lines.is_empty() && blind.is_empty() && being_deleted(name, world).is_empty() {
-        let mut found = namespace_controller(
-            object,
-            "none of the remaining objects is being deleted: the namespace controller has to delete them",
-            world,
-            now,
-        );
-        found.detail.extend(lines);
-        return found;
-    }
-    if !lines.is_empty() {
+    let unlisted = unseen_kinds(object, world);
+    if !lines.is_empty() && !being_deleted(name, world).is_empty() {
         let mut found = Diagnosis::new(Cause::NamespaceContent, Verdict::Waiting)
             .proven("a namespace is deleted once it is empty; these objects remain")
             .next(Step::say(
@@ -180,11 +191,37 @@ fn content(object: &Terminating, world: &World, now: Timestamp) -> Diagnosis {
         found.detail = lines;
         return found;
     }
-    if !blind.is_empty() {
-        return Diagnosis::new(Cause::NamespaceContent, Verdict::Unknown)
+    let reported = reported(state, &unlisted);
+    if !reported.is_empty() {
+        let mut found = unlisted_content(object, reported, &unlisted, world, now);
+        found.detail.extend(lines);
+        return found;
+    }
+    if !lines.is_empty() {
+        let mut found = namespace_controller(
+            object,
+            "none of the remaining objects is being deleted: the namespace controller has to delete them",
+            world,
+            now,
+        );
+        found.detail.extend(lines);
+        if !unlisted.is_empty() {
+            // The namespace controller deletes the pods first, and these may be among them.
+            if found.verdict == Verdict::ControllerAlive {
+                found.verdict = Verdict::Unknown;
+            }
+            found = found.missing(format!(
+                "whether objects of these kinds, which could not be listed, are being deleted: {}",
+                unlisted.join(", ")
+            ));
+        }
+        return found;
+    }
+    if !unlisted.is_empty() {
+        return Diagnosis::possible(Cause::NamespaceContent)
             .missing(format!(
                 "whether the namespace contains objects of these kinds: {}",
-                blind.join(", ")
+                unlisted.join(", ")
             ))
             .next(Step::run(
                 "Check its conditions",
@@ -213,11 +250,57 @@ fn namespace_controller(
     }
 }
 
-fn unseen_kinds(world: &World) -> Vec<String> {
-    world
-        .scan
-        .unseen
-        .iter()
+/// What the namespace controller reports about objects of kinds that could not be listed: it counts all kinds.
+fn reported(state: &NamespaceState, unlisted: &[String]) -> Vec<String> {
+    // As in "secrets. has 1 resource instances, gadgets.two.io has 2 resource instances".
+    let is_unlisted = |word: &str| {
+        let kind = word.trim_end_matches('.');
+        unlisted.iter().any(|unlisted| unlisted == kind)
+    };
+    let remaining = condition(state, "NamespaceContentRemaining")
+        .filter(|remaining| remaining.message.split_whitespace().any(is_unlisted));
+    let Some(remaining) = remaining else {
+        return Vec::new();
+    };
+    let finalizers = condition(state, "NamespaceFinalizersRemaining");
+    let all = [Some(remaining), finalizers];
+    all.into_iter().flatten().map(says).collect()
+}
+
+/// A namespace with objects of kinds that could not be listed, as the namespace controller `reported`.
+fn unlisted_content(
+    object: &Terminating,
+    reported: Vec<String>,
+    unlisted: &[String],
+    world: &World,
+    now: Timestamp,
+) -> Diagnosis {
+    let nothing_else = "the namespace controller reported them before it stopped";
+    let mut found = namespace_controller(object, nothing_else, world, now);
+    if found.verdict != Verdict::ControllerDown {
+        found = Diagnosis::new(Cause::NamespaceContent, Verdict::Waiting).next(Step::run(
+            format!(
+                "Run this command with permission to list these kinds: it shows what keeps their objects: {}",
+                unlisted.join(", ")
+            ),
+            format!("belayer stuck -n {}", object.object.key.name()),
+        ));
+    }
+    found.proof.extend(reported);
+    found
+}
+
+/// The kinds that could not be listed and of which the namespace may contain objects, or the owner have dependents.
+fn unseen_kinds(object: &Terminating, world: &World) -> Vec<String> {
+    let is_namespace = object
+        .object
+        .kind
+        .resource
+        .is_same_kind(&Resource::namespaces());
+    let only_namespaced = object.object.kind.namespaced || is_namespace;
+    let unseen = world.scan.unseen.iter();
+    unseen
+        .filter(|unseen| !(only_namespaced && unseen.cluster_scoped))
         .map(|unseen| unseen.resource.clone())
         .collect()
 }
@@ -263,44 +346,60 @@ fn line(namespace: &str, kind: &str, population: &Population) -> String {
 }
 
 /// Foreground deletion: which dependents block it.
-pub(super) fn dependents(object: &Terminating, world: &World) -> Option<Diagnosis> {
+pub(super) fn dependents(object: &Terminating, world: &World, now: Timestamp) -> Option<Diagnosis> {
     let Some(dependents) = world.scan.dependents.get(object.object.uid.as_str()) else {
-        let blind = unseen_kinds(world);
-        return (!blind.is_empty()).then(|| {
-            Diagnosis::new(Cause::Dependents, Verdict::Unknown)
+        let unlisted = unseen_kinds(object, world);
+        return (!unlisted.is_empty()).then(|| {
+            Diagnosis::possible(Cause::Dependents)
                 .missing(format!(
                     "whether dependents of these kinds remain: {}",
-                    blind.join(", ")
+                    unlisted.join(", ")
                 ))
                 .next(Step::say(
                     "Run this command again once these kinds can be listed",
                 ))
         });
     };
-    let mut found = Diagnosis::new(Cause::Dependents, Verdict::Waiting)
-        .proven("it was deleted with propagation policy Foreground: blocking dependents are deleted first")
-        .next(Step::say(
-            "Nothing to do for the owner itself: it is deleted once its dependents are",
-        ));
+    let is_left = |dependent: &&ObjectRef| {
+        let uid = dependent.uid.as_str();
+        world.scan.terminating_with(uid).is_none()
+    };
+    let left = dependents.iter().filter(is_left).count();
+    let are_rejected = webhooks::reject_dependents(object, world);
+    let mut found = if left < dependents.len() || are_rejected {
+        Diagnosis::new(Cause::Dependents, Verdict::Waiting)
+    } else {
+        Diagnosis {
+            cause: Cause::Dependents,
+            ..own_controller(
+                object,
+                FOREGROUND,
+                "none of its dependents is being deleted: the garbage collector has to delete them",
+                world,
+                now,
+            )
+        }
+    };
+    found = found.proven(
+        "it was deleted with propagation policy Foreground: blocking dependents are deleted first",
+    );
     for dependent in dependents.iter().take(NAMED) {
         found = found.detail(state_of(dependent, world));
     }
     if dependents.len() > NAMED {
         found = found.detail(format!("and {} more", dependents.len() - NAMED));
     }
-    let is_left = |dependent: &&ObjectRef| {
-        let uid = dependent.uid.as_str();
-        world.scan.terminating_with(uid).is_none()
-    };
-    let first = dependents.iter().find(is_left);
     // If a webhook rejects the deletions, another group says so.
-    if let Some(first) = first.filter(|_| !webhooks::reject_dependents(object, world)) {
-        found = found.next(Step::run(
+    let first = dependents.iter().find(is_left).filter(|_| !are_rejected);
+    Some(found.next(match first {
+        Some(first) => Step::run(
             "Check this dependent, which is not being deleted: the garbage collector has not processed it, or lacks permission",
             first.kubectl("get"),
-        ));
-    }
-    Some(found)
+        ),
+        None => Step::say(
+            "Nothing to do for the owner itself: it is deleted once its dependents are",
+        ),
+    }))
 }
 
 fn state_of(dependent: &ObjectRef, world: &World) -> String {
@@ -328,7 +427,7 @@ pub(super) fn instances(object: &Terminating, world: &World) -> Diagnosis {
         .map(|(_, population)| population.count)
         .sum();
     if total == 0 {
-        return Diagnosis::new(Cause::Instances, Verdict::Unknown)
+        return Diagnosis::possible(Cause::Instances)
             .missing(if world.scope == Scope::Cluster {
                 "why the API server keeps it: no custom resource was found"
             } else {
@@ -365,7 +464,7 @@ pub(super) fn instances(object: &Terminating, world: &World) -> Diagnosis {
 fn unlisted_instances(name: &str, message: &str) -> Diagnosis {
     let why = format!("its custom resources cannot be listed: {message}");
     if !message.contains(CONVERSION) {
-        return Diagnosis::new(Cause::Instances, Verdict::Unknown)
+        return Diagnosis::possible(Cause::Instances)
             .missing(why)
             .next(Step::say("Run this command again once they can be listed"));
     }

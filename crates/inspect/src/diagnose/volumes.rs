@@ -22,9 +22,13 @@ pub(super) fn pvc_in_use(
     let list = world.pods.get(namespace);
     let Some(pods) = list.and_then(ReadResult::found) else {
         return Some(
-            Diagnosis::new(Cause::ClaimInUse, Verdict::Unknown)
+            Diagnosis::possible(Cause::ClaimInUse)
                 .of(finalizer, world)
-                .missing(format!("which pods use it: pods: {}", why(list))),
+                .missing(format!("which pods use it: pods: {}", why(list)))
+                .next(Step::run(
+                    "With permission to list pods, its description names those that use it",
+                    object.object.kubectl("describe"),
+                )),
         );
     };
     let users: Vec<_> = pods.iter().filter(|pod| pod.uses(key.name())).collect();
@@ -73,18 +77,38 @@ pub(super) fn volume(
     world: &World,
 ) -> Diagnosis {
     let volume = world.volumes.get(object.object.key.name());
-    let Some(volume) = volume.and_then(ReadResult::found) else {
-        return Diagnosis::new(Cause::VolumeBound, Verdict::Unknown)
-            .missing(format!("whether a PVC is bound to it: {}", why(volume)));
+    let unknown = |missing: String| {
+        Diagnosis::possible(Cause::VolumeBound)
+            .missing(missing)
+            .next(Step::run(
+                "With permission to read volumes and PVCs, check its status and the PVC of its claimRef",
+                object.object.kubectl("describe"),
+            ))
     };
-    let pvc = volume.pvc.as_ref();
-    let Some((namespace, pvc)) = pvc.filter(|_| volume.phase == "Bound") else {
+    let Some(volume) = volume.and_then(ReadResult::found) else {
+        return unknown(format!("whether a PVC is bound to it: {}", why(volume)));
+    };
+    let Some(bound) = volume.bound_pvc() else {
         if !volume.message.is_empty() {
             let message = one_line(&volume.message);
             its_controller = its_controller.detail(format!("its status reports: {message}"));
         }
         return its_controller;
     };
+    let (namespace, pvc) = (&bound.namespace, &bound.name);
+    let read = world.pvcs.get(&bound.place());
+    match read {
+        Some(ReadResult::Found(uid)) if bound.is(uid) => {}
+        // Its status is what its controller wrote last.
+        Some(ReadResult::Found(_) | ReadResult::Absent) => {
+            return its_controller.detail(format!(
+                "its status is still Bound, but {namespace}/persistentvolumeclaims/{pvc} no longer exists"
+            ));
+        }
+        _ => {
+            return unknown(format!("whether the bound PVC still exists: {}", why(read)));
+        }
+    }
     Diagnosis::new(Cause::VolumeBound, Verdict::Waiting)
         .proven("a volume is deleted after the PVC that is bound to it")
         .detail(format!(
@@ -106,11 +130,15 @@ pub(super) fn volume_attached(
     let name = object.object.key.name();
     let Some(all) = world.attachments.found() else {
         return Some(
-            Diagnosis::new(Cause::VolumeAttached, Verdict::Unknown)
+            Diagnosis::possible(Cause::VolumeAttached)
                 .of(finalizer, world)
                 .missing(format!(
                     "whether it is attached: volumeattachments: {}",
                     why(Some(&world.attachments))
+                ))
+                .next(Step::run(
+                    "With permission to list volumeattachments, check whether one of the volume remains",
+                    "kubectl get volumeattachments",
                 )),
         );
     };

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use belayer_core::object::Resource;
 
-use super::{Diagnosis, FOREGROUND, behind, waits_for_namespace_controller};
+use super::{
+    CRD_CLEANUP, Diagnosis, FOREGROUND, behind, is_definition, waits_for_namespace_controller,
+};
 use crate::evidence::{DeadWebhook, Intercepts, World};
 use crate::kinds::Kind;
 use crate::object::Terminating;
@@ -77,10 +79,29 @@ fn needed(object: &Terminating, world: &World) -> Vec<Needed> {
         so,
     };
     let mut needed = Vec::new();
-    if !object.finalizers.is_empty() {
+    let (by_status, others): (Vec<&String>, Vec<_>) = object
+        .finalizers
+        .iter()
+        .partition(|finalizer| is_removed_by_status(finalizer, &kind.resource));
+    if !others.is_empty() {
         let so = "no finalizer can be removed";
         needed.push(of_kind("UPDATE", "updates of this kind", so));
-    } else if kind.resource.is_same_kind(&Resource::pods()) {
+    }
+    if let Some(finalizer) = by_status.first() {
+        needed.push(Needed {
+            subresource: "status",
+            headline: "a webhook without a ready endpoint rejects the removal of the finalizer",
+            ..of_kind(
+                "UPDATE",
+                &format!(
+                    "updates of {}/status, which remove {finalizer}",
+                    kind.name()
+                ),
+                "that finalizer cannot be removed",
+            )
+        });
+    }
+    if object.finalizers.is_empty() && kind.resource.is_same_kind(&Resource::pods()) {
         let so = "no kubelet can delete its pods";
         needed.push(of_kind("DELETE", "deletions of this kind", so));
     }
@@ -94,6 +115,17 @@ fn needed(object: &Terminating, world: &World) -> Vec<Needed> {
     }
     needed.extend(dependents(object, world));
     needed
+}
+
+/// Whether the controller of a finalizer removes it by an update of the subresource `status`: the API server does so in
+/// CustomResourceDefinitions, and the controllers of cloud providers in Services.
+fn is_removed_by_status(finalizer: &str, kind: &Resource) -> bool {
+    let is_service = || kind.group.is_empty() && *kind.plural == *"services";
+    match finalizer {
+        CRD_CLEANUP => is_definition(kind),
+        "service.kubernetes.io/load-balancer-cleanup" => is_service(),
+        _ => false,
+    }
 }
 
 /// The deletions of dependents that block a foreground deletion and have not begun.

@@ -84,10 +84,18 @@ pub(super) async fn volume(reader: &Reader, name: String) -> ReadResult<VolumeSt
     let found: ReadResult<Object<VolumeSpec, Phase>> =
         reader.object(&resource, &ObjectKey::cluster(name)).await;
     found.map(|volume| VolumeState {
-        pvc: volume.spec.claim_ref.map(|pvc| (pvc.namespace, pvc.name)),
+        pvc: volume.spec.claim_ref,
         phase: volume.status.phase,
         message: volume.status.message,
     })
+}
+
+/// Reads the UID of a PVC.
+pub(super) async fn pvc(reader: &Reader, place: String) -> ReadResult<String> {
+    let (namespace, name) = place.split_once('/').unwrap_or(("", &place));
+    let key = ObjectKey::new(namespace, name);
+    let found: ReadResult<Object> = reader.object(&Resource::pvcs(), &key).await;
+    found.map(|pvc| pvc.metadata.uid)
 }
 
 pub(super) async fn attachments(reader: &Reader) -> ReadResult<Vec<AttachmentState>> {

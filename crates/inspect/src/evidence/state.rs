@@ -1,6 +1,6 @@
 //! Results of live reads: the fields of each kind that a diagnosis needs.
 
-use crate::details::{Condition, Rule};
+use crate::details::{BoundPvc, Condition, Rule};
 use crate::kinds::Kind;
 use crate::report::Unseen;
 
@@ -43,12 +43,19 @@ pub(crate) struct NodeState {
 /// A volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VolumeState {
-    /// Namespace and name of the PVC it is bound to.
-    pub pvc: Option<(String, String)>,
+    /// The PVC it is bound to, or was.
+    pub pvc: Option<BoundPvc>,
     /// `Bound`, `Released`, ...
     pub phase: String,
     /// What its status reports: why the disk could not be deleted, for example. It may be empty.
     pub message: String,
+}
+
+impl VolumeState {
+    /// The PVC that it is bound to, as its status says.
+    pub(crate) fn bound_pvc(&self) -> Option<&BoundPvc> {
+        self.pvc.as_ref().filter(|_| self.phase == "Bound")
+    }
 }
 
 /// An attachment of a volume to a node.

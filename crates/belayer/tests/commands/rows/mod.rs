@@ -136,7 +136,9 @@ impl Life {
             let off = format!("--controllers of Belayer does not switch off {component}");
             assert!(steps.contains("ReleaseDenied"), "{group:#}");
             assert!(steps.contains(&off), "{group:#}");
-            assert!(steps.contains("logs deployment/belayer"), "{group:#}");
+            // Only the leader writes about an object.
+            let log = "logs -l app.kubernetes.io/name=belayer --prefix --tail=-1";
+            assert!(steps.contains(log), "{group:#}");
         }
     }
 }
