@@ -6,13 +6,15 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::verdict::{SchemaVerdict, earlier, inner, name};
-use super::{INT_OR_STRING, flag, format, is_typed, property};
+use super::{INT_OR_STRING, flag, format, is_typed, lists, property};
 use crate::error::Cause;
 
 /// What the checks of one schema need: its patterns and rules, compiled once.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     patterns: HashMap<String, Regex>,
+    /// Whether the schema has lists without duplicates.
+    unique: bool,
     #[cfg(feature = "cel")]
     rules: Option<super::rules::Rules>,
 }
@@ -44,6 +46,7 @@ impl Checks {
     pub(crate) fn of(schema: &Value) -> Self {
         let mut checks = Checks::default();
         collect_patterns(schema, &mut checks.patterns);
+        checks.unique = lists::has_unique(schema);
         #[cfg(feature = "cel")]
         {
             checks.rules = super::rules::Rules::of(schema);
@@ -58,7 +61,11 @@ impl Checks {
         object: &Value,
         old: Option<&Value>,
     ) -> SchemaVerdict {
-        let found = self.node(schema, object, old, "");
+        let mut found = self.node(schema, object, old, "");
+        if self.unique {
+            let duplicates = lists::duplicates(schema, object, old);
+            duplicates.into_iter().for_each(|cause| found.push(cause));
+        }
         #[cfg_attr(
             not(feature = "cel"),
             expect(unused_mut, reason = "only rules add to it")

@@ -2,6 +2,7 @@
 
 mod check;
 mod format;
+mod lists;
 mod refuse;
 #[cfg(feature = "cel")]
 mod rules;
@@ -25,6 +26,11 @@ fn flag(schema: &Value, name: &str) -> bool {
 
 fn property<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     schema.get("properties")?.get(name)
+}
+
+/// How the items of a list are identified: `set`, `map` or `atomic`.
+fn list_type(schema: &Value) -> Option<&str> {
+    schema.get("x-kubernetes-list-type")?.as_str()
 }
 
 /// Fields of every object.
