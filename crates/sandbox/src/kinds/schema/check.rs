@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::verdict::{SchemaVerdict, earlier, inner, name};
 use super::{INT_OR_STRING, flag, format, is_typed, lists, property};
 use crate::error::Cause;
+use crate::kinds::scale::Paths;
 
 /// What the checks of one schema need: its patterns and rules, compiled once.
 #[derive(Debug, Default)]
@@ -15,6 +16,7 @@ pub(crate) struct Checks {
     patterns: HashMap<String, Regex>,
     /// Whether the schema has lists without duplicates.
     unique: bool,
+    scale: Option<Paths>,
     #[cfg(feature = "cel")]
     rules: Option<super::rules::Rules>,
 }
@@ -54,6 +56,16 @@ impl Checks {
         checks
     }
 
+    /// Adds the checks of the `scale` subresource.
+    pub(crate) fn with_scale(self, scale: Option<Paths>) -> Self {
+        Checks { scale, ..self }
+    }
+
+    /// The paths of the `scale` subresource.
+    pub(crate) fn scale(&self) -> Option<&Paths> {
+        self.scale.as_ref()
+    }
+
     /// Checks an object; `old` is its stored state. Values that did not change are not checked again.
     pub(crate) fn check(
         &self,
@@ -62,6 +74,10 @@ impl Checks {
         old: Option<&Value>,
     ) -> SchemaVerdict {
         let mut found = self.node(schema, object, old, "");
+        if let Some(scale) = &self.scale {
+            let wrong = scale.check(object, old);
+            wrong.into_iter().for_each(|cause| found.push(cause));
+        }
         if self.unique {
             let duplicates = lists::duplicates(schema, object, old);
             duplicates.into_iter().for_each(|cause| found.push(cause));
