@@ -16,8 +16,11 @@ use serde::Deserialize;
 
 use super::protobuf;
 
-pub(crate) use decode::{decode, zero};
+pub(crate) use decode::{decode, unknown_fields, zero};
 pub(crate) use openapi::{full_name, schemas};
+
+/// The type of the metadata of objects.
+pub(crate) const METADATA: &str = "meta.v1.ObjectMeta";
 
 /// The type of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]

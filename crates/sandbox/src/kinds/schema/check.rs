@@ -6,7 +6,7 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::verdict::{SchemaVerdict, earlier, inner, name};
-use super::{INT_OR_STRING, flag, format, is_typed, lists, property};
+use super::{INT_OR_STRING, embedded, flag, format, is_typed, lists, property};
 use crate::error::Cause;
 use crate::kinds::scale::Paths;
 
@@ -16,6 +16,8 @@ pub(crate) struct Checks {
     patterns: HashMap<String, Regex>,
     /// Whether the schema has lists without duplicates.
     unique: bool,
+    /// Whether the schema has embedded objects.
+    embedded: bool,
     scale: Option<Paths>,
     #[cfg(feature = "cel")]
     rules: Option<super::rules::Rules>,
@@ -49,6 +51,7 @@ impl Checks {
         let mut checks = Checks::default();
         collect_patterns(schema, &mut checks.patterns);
         checks.unique = lists::has_unique(schema);
+        checks.embedded = embedded::has_embedded(schema);
         #[cfg(feature = "cel")]
         {
             checks.rules = super::rules::Rules::of(schema);
@@ -66,6 +69,11 @@ impl Checks {
         self.scale.as_ref()
     }
 
+    /// Whether the schema has embedded objects.
+    pub(crate) fn has_embedded(&self) -> bool {
+        self.embedded
+    }
+
     /// Checks an object; `old` is its stored state. Values that did not change are not checked again.
     pub(crate) fn check(
         &self,
@@ -77,6 +85,11 @@ impl Checks {
         if let Some(scale) = &self.scale {
             let wrong = scale.check(object, old);
             wrong.into_iter().for_each(|cause| found.push(cause));
+        }
+        if self.embedded {
+            let mut causes = Vec::new();
+            embedded::check(schema, object, "", &mut causes);
+            causes.into_iter().for_each(|cause| found.push(cause));
         }
         if self.unique {
             let duplicates = lists::duplicates(schema, object, old);

@@ -1,6 +1,7 @@
 //! Applies a CRD's schema to an instance: pruning, defaulting, validation.
 
 mod check;
+mod embedded;
 mod format;
 mod lists;
 mod refuse;
@@ -13,6 +14,7 @@ mod verdict;
 use serde_json::Value;
 
 pub(crate) use check::Checks;
+pub(crate) use embedded::coerce;
 pub(crate) use refuse::{refuse, unrecognized_formats};
 pub(crate) use verdict::SchemaVerdict;
 

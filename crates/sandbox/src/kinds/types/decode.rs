@@ -23,6 +23,36 @@ pub(crate) fn decode(owner: &'static str, value: &mut Value) -> Result<Vec<Strin
     Ok(reader.unknown)
 }
 
+/// The paths of the fields that a type does not have.
+pub(crate) fn unknown_fields(owner: &'static str, value: &Value, path: &str) -> Vec<String> {
+    let mut unknown = Vec::new();
+    search(&Node::Type(owner.to_owned()), value, path, &mut unknown);
+    unknown
+}
+
+fn search(node: &Node, value: &Value, path: &str, unknown: &mut Vec<String>) {
+    match (node, value) {
+        (Node::List(item), Value::Array(list)) if matches!(**item, Node::Type(_)) => {
+            for (index, value) in list.iter().enumerate() {
+                search(item, value, &format!("{path}[{index}]"), unknown);
+            }
+        }
+        (Node::Type(name), Value::Object(map)) => {
+            let fields = of_name(name).map(|of| &of.fields);
+            for (name, value) in map {
+                match fields.and_then(|fields| fields.get(name)) {
+                    None => unknown.push(format!("{path}.{name}")),
+                    Some(field) if value.is_object() || value.is_array() => {
+                        search(&field.node, value, &format!("{path}.{name}"), unknown);
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 struct Reader {
     unknown: Vec<String>,
     path: String,
