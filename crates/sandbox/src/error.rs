@@ -361,6 +361,13 @@ impl ApiError {
         Self::new(405, Reason::MethodNotAllowed, message).about("", "", "")
     }
 
+    /// 405 of a verb that a custom resource's endpoint does not have.
+    pub(crate) fn verb_not_supported(verb: &str, group: &str, resource: &str) -> Self {
+        let what = qualified(resource, group);
+        let message = format!("{verb} is not supported on resources of kind {what:?}");
+        Self::new(405, Reason::MethodNotAllowed, message).about(group, resource, "")
+    }
+
     /// 410 of a compacted version.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, Reason::Expired, message)

@@ -1,4 +1,8 @@
-//! Kubernetes quantities (`100m`, `2Gi`, `1e3`) in thousandths.
+//! Kubernetes quantities (`100m`, `2Gi`, `1e3`) in thousandths, and their canonical form.
+
+mod canonical;
+
+pub(crate) use canonical::{Finest, canonical};
 
 /// Parses a quantity into thousandths of its unit (milli-cores, milli-bytes), rounded up.
 /// `None` for an invalid quantity.

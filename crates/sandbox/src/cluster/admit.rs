@@ -21,7 +21,7 @@ fn shown<'a>(
     object: &'a Value,
 ) -> Cow<'a, Value> {
     if subresource == Subresource::Scale {
-        return Cow::Owned(scale::of(object));
+        return Cow::Owned(scale::of(info, &gvr.version, object));
     }
     if info.is_at(&gvr.version, object) {
         return Cow::Borrowed(object);
@@ -74,7 +74,8 @@ impl State {
         };
         if subresource == Subresource::Scale {
             let mut scaled = stored.clone();
-            scaled["spec"]["replicas"] = json!(scale::replicas(&changed));
+            let replicas = scale::replicas(&changed);
+            scale::set(info, &gvr.version, &mut scaled, replicas);
             return Ok(Some(scaled));
         }
         read_patched(info, gvr, &mut changed).map_err(|why| unfit(&changed, &why))?;

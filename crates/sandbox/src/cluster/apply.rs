@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::create::{check_name, check_namespace};
-use super::patch::{read_patched, unfit};
+use super::patch::read_patched;
 use super::written::Written;
 use super::{Cluster, State, WriteOptions, at_version, managed, shape};
 use crate::address::{Gvr, ObjectKey, Subresource};
@@ -48,7 +48,8 @@ impl Cluster {
         if old.is_none() && !meta::uid(&new).is_empty() {
             return Err(absent(info, key, meta::uid(&new)));
         }
-        let unknown = read_patched(info, gvr, &mut new).map_err(|why| unfit(&new, &why))?;
+        let unknown = read_patched(info, gvr, &mut new)
+            .map_err(|why| undecodable(gvr, info, config, &why))?;
         let warnings = shape::judge(info, gvr, shape::unknown(unknown), options)?;
         check_namespace(&mut new, namespace)?;
         check_name(&new, &key.name)?;
@@ -97,6 +98,17 @@ fn absent(info: &ResourceInfo, key: &ObjectKey, uid: &str) -> ApiError {
         "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
     );
     ApiError::conflict(&info.group, &info.resource, &key.name, &why)
+}
+
+/// 500 of a merged object that cannot be decoded.
+fn undecodable(gvr: &Gvr, info: &ResourceInfo, config: &Value, why: &str) -> ApiError {
+    let (group, version, kind) = (&gvr.group, &gvr.version, &info.kind);
+    let message = format!(
+        "failed to convert new object ({}/{}; {group}/{version}, Kind={kind}) to proper version: unable to convert unstructured object to {group}/{version}, Kind={kind}: {why}",
+        meta::field(config, "namespace"),
+        meta::name(config),
+    );
+    ApiError::new(500, Reason::Unknown, message)
 }
 
 fn refusal(

@@ -78,11 +78,13 @@ impl Cluster {
         if !info.custom {
             meta::strip_nulls(&mut object);
         }
+        let mut dropped = shape::unknown_metadata(&info, &object);
         meta::normalise(&mut object).map_err(|why| undecodable(&info, gvr, &why))?;
         let sent = managed::take_sent(&mut object);
         check_type(&info, gvr, &mut object)?;
-        let dropped = shape::unknown(shape::custom(&info, gvr, &mut object));
-        let mut warnings = shape::judge(&info, gvr, dropped, options)?;
+        let pruned = shape::custom(&info, gvr, &mut object);
+        dropped.extend(pruned.map_err(|why| undecodable(&info, gvr, &why))?);
+        let mut warnings = shape::judge(&info, gvr, shape::unknown(dropped), options)?;
         check_namespace(&mut object, namespace)?;
         namespace_lifecycle(state, &info, namespace, &object)?;
         if !meta::field(&object, "resourceVersion").is_empty() {

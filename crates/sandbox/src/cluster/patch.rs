@@ -156,13 +156,13 @@ pub(super) fn read_patched(
     gvr: &Gvr,
     new: &mut Value,
 ) -> Result<Vec<String>, String> {
-    let unknown = match info.type_name(&gvr.version) {
+    let mut unknown = match info.type_name(&gvr.version) {
         Some(name) => types::decode(name, new)?,
-        None => Vec::new(),
+        None => shape::unknown_metadata(info, new),
     };
     meta::normalise(new)?;
     if info.custom {
-        return Ok(shape::custom(info, gvr, new));
+        unknown.extend(shape::custom(info, gvr, new)?);
     }
     Ok(unknown)
 }

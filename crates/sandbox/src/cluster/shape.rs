@@ -6,21 +6,38 @@ use super::{FieldValidation, WriteOptions};
 use crate::address::Gvr;
 use crate::error::ApiError;
 use crate::kinds::schema::SchemaVerdict;
-use crate::kinds::{ResourceInfo, schema};
+use crate::kinds::{ResourceInfo, schema, types};
 use crate::meta;
 
-fn schema_of<'a>(info: &'a ResourceInfo, gvr: &Gvr) -> Option<&'a Value> {
-    info.version(&gvr.version)?.schema.as_deref()
+/// The unknown fields in the metadata of a custom resource; built-in kinds are decoded as a whole.
+pub(super) fn unknown_metadata(info: &ResourceInfo, object: &Value) -> Vec<String> {
+    match object.get("metadata").filter(|_| info.custom) {
+        Some(metadata) => types::unknown_fields(types::METADATA, metadata, "metadata"),
+        None => Vec::new(),
+    }
 }
 
 /// Prunes and defaults an instance of a CRD; returns the dropped fields.
-pub(super) fn custom(info: &ResourceInfo, gvr: &Gvr, object: &mut Value) -> Vec<String> {
-    let Some(schema) = schema_of(info, gvr) else {
-        return Vec::new();
+///
+/// # Errors
+/// The wrong type of a field of an embedded object.
+pub(super) fn custom(
+    info: &ResourceInfo,
+    gvr: &Gvr,
+    object: &mut Value,
+) -> Result<Vec<String>, String> {
+    let Some(version) = info.version(&gvr.version) else {
+        return Ok(Vec::new());
     };
-    let dropped = schema::prune(schema, object);
+    let Some(schema) = version.schema.as_deref() else {
+        return Ok(Vec::new());
+    };
+    let mut dropped = schema::prune(schema, object);
+    if version.checks.has_embedded() {
+        dropped.extend(schema::coerce(schema, object)?);
+    }
     schema::default(schema, object);
-    dropped
+    Ok(dropped)
 }
 
 /// Brings a stored instance of a CRD into the form of a version, as the real server decodes it: pruned and defaulted by

@@ -92,10 +92,12 @@ impl Cluster {
         if !info.custom {
             meta::strip_nulls(&mut object);
         }
+        let mut dropped = shape::unknown_metadata(&info, &object);
         meta::normalise(&mut object).map_err(|why| undecodable(&info, gvr, &why))?;
         check_type(&info, gvr, &mut object)?;
-        let dropped = shape::unknown(shape::custom(&info, gvr, &mut object));
-        let warnings = shape::judge(&info, gvr, dropped, options)?;
+        let pruned = shape::custom(&info, gvr, &mut object);
+        dropped.extend(pruned.map_err(|why| undecodable(&info, gvr, &why))?);
+        let warnings = shape::judge(&info, gvr, shape::unknown(dropped), options)?;
         check_name(&object, name)?;
         check_namespace(&mut object, namespace)?;
         let Some(stored) = state.get(&info, &key).cloned() else {

@@ -87,7 +87,7 @@ fn group_version(cluster: &Cluster, group: &str, version: &str) -> Answer {
                 }
             }
             None => {
-                types::schemas(METADATA, &mut schemas);
+                types::schemas(types::METADATA, &mut schemas);
                 drop(schemas.insert(schema_name(&info, version), schema(&info, version)));
             }
         }
@@ -155,13 +155,12 @@ fn add_typed(schema: &mut Value) {
         return;
     };
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
-    let reference = format!("#/components/schemas/{}", types::full_name(METADATA));
+    let reference = format!("#/components/schemas/{}", types::full_name(types::METADATA));
     properties["apiVersion"] = json!({"type": "string", "description": API_VERSION});
     properties["kind"] = json!({"type": "string", "description": KIND});
     properties["metadata"] = json!({"description": STANDARD, "allOf": [{"$ref": reference}]});
 }
 
-const METADATA: &str = "meta.v1.ObjectMeta";
 const STANDARD: &str = "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 const API_VERSION: &str = "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
 const KIND: &str = "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";

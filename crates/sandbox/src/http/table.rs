@@ -3,6 +3,7 @@
 mod builtin;
 mod cells;
 mod path;
+mod workloads;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::schema::{Checks, refuse, unrecognized_formats};
-use super::{Column, ResourceInfo, ResourceKey, Schemas, Scope, ServedVersion, StatusFace, Traits};
+use super::{
+    Column, ResourceInfo, ResourceKey, Schemas, Scope, ServedVersion, StatusFace, Traits, scale,
+};
 use crate::error::Cause;
 use crate::meta;
 use crate::names::letter_label;
@@ -150,7 +152,21 @@ fn check(crd: &Value) -> Vec<Cause> {
             Some(schema) => causes.extend(refuse(schema, &path)),
         }
     }
+    causes.extend(check_subresources(crd));
     causes
+}
+
+/// As with schemas, subresources that all versions share are checked once.
+fn check_subresources(crd: &Value) -> Vec<Cause> {
+    let mut all = versions(crd).map(|version| version.get("subresources"));
+    let first = all.next().flatten();
+    if all.all(|subresources| subresources == first) {
+        let first = versions(crd).next();
+        return first.map_or_else(Vec::new, |v| scale::refuse(v, "spec.subresources"));
+    }
+    let check =
+        |(index, version)| scale::refuse(version, &format!("spec.versions[{index}].subresources"));
+    versions(crd).enumerate().flat_map(check).collect()
 }
 
 /// The errors in the versions that stored objects may have.
@@ -350,6 +366,7 @@ fn served_version(version: &Value) -> ServedVersion {
         .and_then(Value::as_array);
     let fields = version.get("selectableFields").and_then(Value::as_array);
     let schema = schema_of(version);
+    let checks = schema.map(Checks::of).unwrap_or_default();
     ServedVersion {
         name: meta::text(version, &["name"]).to_owned(),
         status: if status {
@@ -359,7 +376,7 @@ fn served_version(version: &Value) -> ServedVersion {
         },
         columns: columns.into_iter().flatten().map(column).collect(),
         schema: schema.map(|schema| Arc::new(schema.clone())),
-        checks: Arc::new(schema.map(Checks::of).unwrap_or_default()),
+        checks: Arc::new(checks.with_scale(scale::Paths::of(version))),
         selectable: fields
             .into_iter()
             .flatten()

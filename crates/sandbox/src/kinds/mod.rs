@@ -249,9 +249,9 @@ impl ResourceInfo {
         match subresource {
             Subresource::None => true,
             Subresource::Status => self.status_face(version) != StatusFace::None,
+            Subresource::Scale if self.custom => self.scale(version).is_some(),
             Subresource::Scale => {
-                !self.custom
-                    && self.group == "apps"
+                self.group == "apps"
                     && matches!(
                         self.resource.as_str(),
                         "deployments" | "replicasets" | "statefulsets"
@@ -259,6 +259,11 @@ impl ResourceInfo {
             }
             Subresource::Finalize => self.group.is_empty() && self.resource == "namespaces",
         }
+    }
+
+    /// The paths of a custom resource's `scale` subresource.
+    pub(crate) fn scale(&self, version: &str) -> Option<&scale::Paths> {
+        self.version(version)?.checks.scale()
     }
 
     pub(crate) fn status_face(&self, version: &str) -> StatusFace {

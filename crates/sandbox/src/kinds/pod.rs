@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::error::Cause;
+use crate::quantity::parse_milli;
 use crate::{meta, names};
 
 /// The default grace period, in seconds.
@@ -111,6 +112,15 @@ fn check_spec(pod: &Value) -> Vec<Cause> {
             &format!("spec.containers[{index}]"),
             &mut causes,
         );
+        check_resources(container, &format!("spec.containers[{index}]"), &mut causes);
+    }
+    let init = meta::at(pod, &["spec", "initContainers"]).and_then(Value::as_array);
+    for (index, container) in init.into_iter().flatten().enumerate() {
+        check_resources(
+            container,
+            &format!("spec.initContainers[{index}]"),
+            &mut causes,
+        );
     }
     let policy = meta::text(pod, &["spec", "restartPolicy"]);
     if !policy.is_empty() && !matches!(policy, "Always" | "OnFailure" | "Never") {
@@ -178,6 +188,40 @@ fn check_mounts(pod: &Value, container: &Value, path: &str, causes: &mut Vec<Cau
                 message: format!("Not found: {name:?}"),
                 field: format!("{path}.volumeMounts[{index}].name"),
             });
+        }
+    }
+}
+
+/// Requests and limits: not negative, and no request above its limit.
+fn check_resources(container: &Value, path: &str, causes: &mut Vec<Cause>) {
+    let of = |field| meta::at(container, &["resources", field]).and_then(Value::as_object);
+    let amount = |value: &Value| value.as_str().and_then(parse_milli);
+    let (limits, requests) = (of("limits"), of("requests"));
+    let mut check = |field: &str, name: &str, value: &Value| {
+        if amount(value).is_some_and(|amount| amount < 0) {
+            let path = format!("{path}.resources.{field}[{name}]");
+            let why = "must be greater than or equal to 0";
+            causes.push(Cause::invalid(&path, &value.to_string(), why));
+        }
+    };
+    for (name, limit) in limits.into_iter().flatten() {
+        check("limits", name, limit);
+    }
+    // A limit is also the request, if there is none.
+    let implied = limits.into_iter().flatten();
+    let implied = implied.filter(|(name, _)| requests.is_none_or(|r| !r.contains_key(*name)));
+    for (name, request) in requests.into_iter().flatten().chain(implied) {
+        check("requests", name, request);
+    }
+    for (name, request) in requests.into_iter().flatten() {
+        let Some(limit) = limits.and_then(|limits| limits.get(name)) else {
+            continue;
+        };
+        if amount(request) > amount(limit) {
+            let shown = limit.as_str().unwrap_or_default();
+            let why = format!("must be less than or equal to {name} limit of {shown}");
+            let path = format!("{path}.resources.requests");
+            causes.push(Cause::invalid(&path, &request.to_string(), &why));
         }
     }
 }

@@ -103,6 +103,20 @@ fn messages() -> &'static Messages {
     })
 }
 
+/// The fields of a type whose zero JSON omits.
+pub(crate) fn omitted(message: &str) -> Vec<&'static str> {
+    let fields = messages()
+        .get(message)
+        .into_iter()
+        .flat_map(BTreeMap::values);
+    let names = |field: &'static Field| match &field.node {
+        Node::Message(inlined) if field.name.is_empty() => omitted(inlined),
+        _ if field.omits => vec![field.name.as_str()],
+        _ => Vec::new(),
+    };
+    fields.flat_map(names).collect()
+}
+
 fn field(text: &str) -> Field {
     let (rest, omits) = text
         .strip_suffix(" ?")

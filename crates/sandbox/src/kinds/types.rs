@@ -14,8 +14,13 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-pub(crate) use decode::{decode, zero};
+use super::protobuf;
+
+pub(crate) use decode::{decode, unknown_fields, zero};
 pub(crate) use openapi::{full_name, schemas};
+
+/// The type of the metadata of objects.
+pub(crate) const METADATA: &str = "meta.v1.ObjectMeta";
 
 /// The type of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +79,8 @@ pub(crate) struct Field {
     pub(crate) apply: Option<Apply>,
     /// Printed even when it is empty.
     pub(crate) always: bool,
+    /// Not printed when it is zero: it is not a pointer.
+    omits: bool,
     /// An object that is there even when the body omits it.
     pub(crate) embedded: bool,
 }
@@ -122,7 +129,12 @@ fn types() -> &'static Types {
                 .into_iter()
                 .map(|(name, texts)| {
                     let atomic = document.atomic.contains(&name);
-                    let fields = fields(texts);
+                    let mut fields = fields(texts);
+                    for omitted in protobuf::omitted(&name) {
+                        if let Some(field) = fields.get_mut(omitted) {
+                            field.omits = true;
+                        }
+                    }
                     (name, Type { fields, atomic })
                 })
                 .collect(),
@@ -136,6 +148,7 @@ fn field(text: &str) -> Field {
         merge: Merge::Replace,
         apply: None,
         always: false,
+        omits: false,
         embedded: false,
     };
     let mut text = text;
@@ -294,6 +307,29 @@ mod tests {
         let unknown = decode("core.v1.Pod", &mut body).unwrap();
         assert_eq!(unknown, ["spec.containers[0].z", "spec.y", "x"]);
         assert_eq!(body, json!({"spec": {"containers": [{"name": "c"}]}}));
+    }
+
+    #[test]
+    fn zeros_are_dropped_unless_the_field_is_a_pointer() {
+        let mut body = json!({"spec": {"hostNetwork": false, "shareProcessNamespace": false, "nodeName": "", "priority": 0,
+            "containers": [{"name": "", "tty": false, "ports": [{"containerPort": 0, "hostPort": 0}]}],
+            "volumes": [{"name": "v", "emptyDir": {"medium": ""}}]}});
+        decode("core.v1.Pod", &mut body).unwrap();
+        let kept = json!({"spec": {"shareProcessNamespace": false, "priority": 0,
+            "containers": [{"name": "", "ports": [{"containerPort": 0}]}],
+            "volumes": [{"name": "v", "emptyDir": {}}]}});
+        assert_eq!(body, kept);
+    }
+
+    #[test]
+    fn quantities_are_canonical() {
+        let mut body = json!({"spec": {"resources": {"requests": {"storage": "1024Mi"}, "limits": {"storage": 1}}}});
+        decode("core.v1.PersistentVolumeClaim", &mut body).unwrap();
+        let resources = json!({"requests": {"storage": "1Gi"}, "limits": {"storage": "1"}});
+        assert_eq!(body["spec"]["resources"], resources);
+        body["spec"]["resources"]["requests"]["storage"] = json!(true);
+        let why = decode("core.v1.PersistentVolumeClaim", &mut body).unwrap_err();
+        assert!(why.starts_with("quantities must match"), "{why}");
     }
 
     #[test]

@@ -14,6 +14,8 @@ use crate::kinds::{scale, types};
 use crate::meta;
 use crate::recorder::Verb;
 
+const UNCONVERTIBLE: &str = "failed to create manager for existing fields: failed to convert live object (/; autoscaling/v1, Kind=Scale) to proper version: request to convert CR to an invalid group/version: autoscaling/v1";
+
 impl Request<'_> {
     pub(super) fn bind(&self) -> Result<Answer, ApiError> {
         let body = self.body_of("Binding", "core", &["v1"])?;
@@ -48,19 +50,47 @@ impl Request<'_> {
     pub(super) fn scale(&self, verb: Verb) -> Result<Answer, ApiError> {
         let (gvr, name) = (&self.request.gvr, &self.request.name);
         let found = self.server.cluster.get(gvr, self.namespace(), name)?;
-        let mut wanted = scale::of(&found);
+        let (info, version) = (self.info, gvr.version.as_ref());
+        let mut wanted = scale::of(info, version, &found);
+        let unset = scale::unset(info, version, &found);
         let patch = match verb {
-            Verb::Get => return Ok(respond::json(200, &wanted)),
-            Verb::Update => Patch::Merge(scale::change(name, &self.plain_body()?)?),
+            Verb::Get => match unset {
+                None => return Ok(respond::json(200, &wanted)),
+                Some(path) => {
+                    let why = format!("the spec replicas field {path:?} does not exist");
+                    let cause = Cause {
+                        reason: String::new(),
+                        message: why.clone(),
+                        field: String::new(),
+                    };
+                    let error = ApiError::internal(format!("Internal error occurred: {why}"));
+                    return Err(error.with_causes(vec![cause]));
+                }
+            },
+            Verb::Update => Patch::Merge(scale::change(info, gvr, name, &self.plain_body()?)?),
             Verb::Patch => match self.patch_body()? {
-                Patch::Apply(config) => Patch::Apply(scale::applied(self.info, gvr, &config)?),
+                // The real server fails to convert a custom resource to a `Scale` here.
+                Patch::Apply(_) if info.custom => {
+                    return Err(ApiError::new(500, Reason::Unknown, UNCONVERTIBLE));
+                }
+                Patch::Apply(config) => Patch::Apply(scale::applied(info, gvr, &config)?),
                 patch => {
                     // Only fields in the patch are preconditions.
                     wanted["metadata"] = json!({"name": name});
                     crate::cluster::patch_any(&mut wanted, &patch)?;
-                    Patch::Merge(scale::change(name, &wanted)?)
+                    if let Some(path) = unset
+                        && meta::at(&wanted, &["spec", "replicas"]).is_none()
+                    {
+                        let why = format!("the spec replicas field {path:?} cannot be empty");
+                        return Err(ApiError::bad_request(why));
+                    }
+                    Patch::Merge(scale::change(info, gvr, name, &wanted)?)
                 }
             },
+            verb if info.custom => {
+                let (verb, group, resource) = (verb.as_str(), &info.group, &info.resource);
+                return Err(ApiError::verb_not_supported(verb, group, resource));
+            }
             _ => return Err(method_not_allowed()),
         };
         let written = self.server.cluster.patch_written(
@@ -72,7 +102,7 @@ impl Request<'_> {
             Subresource::Scale,
             &self.write_options()?,
         )?;
-        let answer = respond::json(200, &scale::of(&written.object));
+        let answer = respond::json(200, &scale::of(info, version, &written.object));
         Ok(respond::warn(answer, &written.warnings))
     }
 

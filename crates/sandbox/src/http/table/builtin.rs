@@ -8,6 +8,7 @@ use super::cells::{
     node_address, node_info, node_roles, node_status, or_none, pod_ready, pod_restarts, pod_status,
     pvc_status, unset,
 };
+use super::workloads;
 use crate::meta;
 
 type Cell = fn(&Value, Timestamp) -> Value;
@@ -15,8 +16,8 @@ type Cell = fn(&Value, Timestamp) -> Value;
 /// Heading, type, format, priority, and the function that renders the cell.
 pub(super) type Builtin = (&'static str, &'static str, &'static str, i32, Cell);
 
-const NAME: Builtin = ("Name", "string", "name", 0, name);
-const AGE: Builtin = ("Age", "string", "", 0, age);
+pub(super) const NAME: Builtin = ("Name", "string", "name", 0, name);
+pub(super) const AGE: Builtin = ("Age", "string", "", 0, age);
 const DATA: Builtin = ("Data", "string", "", 0, |o, _| {
     let keys = |field: &str| {
         o.get(field)
@@ -176,6 +177,6 @@ pub(super) fn builtin(resource: &str) -> &'static [Builtin] {
             }),
             AGE,
         ],
-        _ => &[NAME, AGE],
+        other => workloads::columns(other).unwrap_or(&[NAME, AGE]),
     }
 }

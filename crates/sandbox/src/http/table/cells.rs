@@ -29,6 +29,11 @@ pub(super) fn since(at: &str, now: Timestamp) -> String {
     human(now.as_second() - at.as_second())
 }
 
+/// The time from one moment to another.
+pub(super) fn lasting(from: Timestamp, to: Timestamp) -> String {
+    human(to.as_second() - from.as_second())
+}
+
 /// A duration in seconds, in the two largest units.
 fn human(seconds: i64) -> String {
     const MINUTE: i64 = 60;

@@ -6,13 +6,19 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::verdict::{SchemaVerdict, earlier, inner, name};
-use super::{INT_OR_STRING, flag, format, is_typed, property};
+use super::{INT_OR_STRING, embedded, flag, format, is_typed, lists, property};
 use crate::error::Cause;
+use crate::kinds::scale::Paths;
 
 /// What the checks of one schema need: its patterns and rules, compiled once.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     patterns: HashMap<String, Regex>,
+    /// Whether the schema has lists without duplicates.
+    unique: bool,
+    /// Whether the schema has embedded objects.
+    embedded: bool,
+    scale: Option<Paths>,
     #[cfg(feature = "cel")]
     rules: Option<super::rules::Rules>,
 }
@@ -44,11 +50,28 @@ impl Checks {
     pub(crate) fn of(schema: &Value) -> Self {
         let mut checks = Checks::default();
         collect_patterns(schema, &mut checks.patterns);
+        checks.unique = lists::has_unique(schema);
+        checks.embedded = embedded::has_embedded(schema);
         #[cfg(feature = "cel")]
         {
             checks.rules = super::rules::Rules::of(schema);
         }
         checks
+    }
+
+    /// Adds the checks of the `scale` subresource.
+    pub(crate) fn with_scale(self, scale: Option<Paths>) -> Self {
+        Checks { scale, ..self }
+    }
+
+    /// The paths of the `scale` subresource.
+    pub(crate) fn scale(&self) -> Option<&Paths> {
+        self.scale.as_ref()
+    }
+
+    /// Whether the schema has embedded objects.
+    pub(crate) fn has_embedded(&self) -> bool {
+        self.embedded
     }
 
     /// Checks an object; `old` is its stored state. Values that did not change are not checked again.
@@ -58,7 +81,20 @@ impl Checks {
         object: &Value,
         old: Option<&Value>,
     ) -> SchemaVerdict {
-        let found = self.node(schema, object, old, "");
+        let mut found = self.node(schema, object, old, "");
+        if let Some(scale) = &self.scale {
+            let wrong = scale.check(object, old);
+            wrong.into_iter().for_each(|cause| found.push(cause));
+        }
+        if self.embedded {
+            let mut causes = Vec::new();
+            embedded::check(schema, object, "", &mut causes);
+            causes.into_iter().for_each(|cause| found.push(cause));
+        }
+        if self.unique {
+            let duplicates = lists::duplicates(schema, object, old);
+            duplicates.into_iter().for_each(|cause| found.push(cause));
+        }
         #[cfg_attr(
             not(feature = "cel"),
             expect(unused_mut, reason = "only rules add to it")

@@ -1,7 +1,9 @@
 //! Applies a CRD's schema to an instance: pruning, defaulting, validation.
 
 mod check;
+mod embedded;
 mod format;
+mod lists;
 mod refuse;
 #[cfg(feature = "cel")]
 mod rules;
@@ -12,6 +14,7 @@ mod verdict;
 use serde_json::Value;
 
 pub(crate) use check::Checks;
+pub(crate) use embedded::coerce;
 pub(crate) use refuse::{refuse, unrecognized_formats};
 pub(crate) use verdict::SchemaVerdict;
 
@@ -25,6 +28,11 @@ fn flag(schema: &Value, name: &str) -> bool {
 
 fn property<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     schema.get("properties")?.get(name)
+}
+
+/// How the items of a list are identified: `set`, `map` or `atomic`.
+fn list_type(schema: &Value) -> Option<&str> {
+    schema.get("x-kubernetes-list-type")?.as_str()
 }
 
 /// Fields of every object.

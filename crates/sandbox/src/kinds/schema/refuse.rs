@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::check::children;
-use super::format;
+use super::{format, list_type};
 use crate::error::Cause;
 
 /// The errors of a CRD's schema: patterns that do not compile, and rules.
@@ -53,7 +53,7 @@ fn walk(schema: &Value, place: &Place, causes: &mut Vec<Cause>) {
         causes.extend(rules.causes());
     }
     children(schema, |name, child| {
-        let keyed = schema.get("x-kubernetes-list-type").and_then(Value::as_str) == Some("map");
+        let keyed = list_type(schema) == Some("map");
         let on_spine = name.starts_with("properties[")
             || matches!(name.as_str(), "items" | "additionalProperties");
         let inner = Place {

@@ -1,11 +1,14 @@
 //! Decodes a body by the type of its kind.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
-use super::{Node, Type, of_name};
+use super::{Field, Node, Type, of_name};
+use crate::quantity::{Finest, canonical};
 
 /// Brings a body into the form of a typed server: without unknown fields, nulls and empty
-/// optional lists and maps. Returns the paths of the unknown fields.
+/// optional values, and with canonical quantities. Returns the paths of the unknown fields.
 ///
 /// # Errors
 /// The wrong type, with Go's error text.
@@ -18,6 +21,36 @@ pub(crate) fn decode(owner: &'static str, value: &mut Value) -> Result<Vec<Strin
         reader.fields(owner, map)?;
     }
     Ok(reader.unknown)
+}
+
+/// The paths of the fields that a type does not have.
+pub(crate) fn unknown_fields(owner: &'static str, value: &Value, path: &str) -> Vec<String> {
+    let mut unknown = Vec::new();
+    search(&Node::Type(owner.to_owned()), value, path, &mut unknown);
+    unknown
+}
+
+fn search(node: &Node, value: &Value, path: &str, unknown: &mut Vec<String>) {
+    match (node, value) {
+        (Node::List(item), Value::Array(list)) if matches!(**item, Node::Type(_)) => {
+            for (index, value) in list.iter().enumerate() {
+                search(item, value, &format!("{path}[{index}]"), unknown);
+            }
+        }
+        (Node::Type(name), Value::Object(map)) => {
+            let fields = of_name(name).map(|of| &of.fields);
+            for (name, value) in map {
+                match fields.and_then(|fields| fields.get(name)) {
+                    None => unknown.push(format!("{path}.{name}")),
+                    Some(field) if value.is_object() || value.is_array() => {
+                        search(&field.node, value, &format!("{path}.{name}"), unknown);
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 struct Reader {
@@ -45,7 +78,7 @@ impl Reader {
                 // `meta::normalise` handles the nulls of metadata.
                 Some(_) if value.is_null() => false,
                 Some(field) => match self.node(owner, &field.node, value) {
-                    Ok(()) => field.always || !is_empty(&field.node, value),
+                    Ok(()) => field.always || !is_empty(field, value),
                     Err(why) => {
                         wrong.get_or_insert(why);
                         false
@@ -73,7 +106,7 @@ impl Reader {
             Node::Integer => value.is_i64() || value.is_u64(),
             Node::Number => value.is_number(),
             Node::Boolean => value.is_boolean(),
-            Node::Quantity => value.is_string() || value.is_number(),
+            Node::Quantity => return quantity(value, Finest::Nano),
             Node::IntOrText => value.is_string() || value.is_i64(),
             Node::List(item) => match value {
                 Value::Array(list) => return self.list(owner, item, list),
@@ -136,7 +169,10 @@ impl Reader {
             let length = self.path.len();
             self.path.push('.');
             self.path.push_str(key);
-            let read = self.node(owner, item, value);
+            let read = match item {
+                Node::Quantity => quantity(value, Finest::Milli),
+                item => self.node(owner, item, value),
+            };
             self.path.truncate(length);
             read?;
         }
@@ -144,12 +180,32 @@ impl Reader {
     }
 }
 
-fn is_empty(node: &Node, value: &Value) -> bool {
-    match (node, value) {
+/// Whether Go omits the value of an optional field: an empty list or map, or the zero of a field that is not a pointer.
+fn is_empty(field: &Field, value: &Value) -> bool {
+    match (&field.node, value) {
         (Node::List(_), Value::Array(list)) => list.is_empty(),
         (Node::Map(_), Value::Object(map)) => map.is_empty(),
+        (Node::Text | Node::Bytes, Value::String(text)) => field.omits && text.is_empty(),
+        (Node::Boolean, Value::Bool(is)) => field.omits && !is,
+        (Node::Integer | Node::Number, Value::Number(number)) => {
+            field.omits && number.as_f64() == Some(0.0)
+        }
         _ => false,
     }
+}
+
+/// Brings a quantity into its canonical form.
+fn quantity(value: &mut Value, finest: Finest) -> Result<(), String> {
+    let text = match &*value {
+        Value::String(text) => Cow::Borrowed(text.as_str()),
+        Value::Number(number) => Cow::Owned(number.to_string()),
+        other => Cow::Owned(other.to_string()),
+    };
+    let stored = canonical(&text, finest).map_err(|why| why.to_string())?;
+    if value.as_str() != Some(&*stored) {
+        *value = Value::String(stored.into_owned());
+    }
+    Ok(())
 }
 
 /// The value that Go decodes from a null inside a list or map, and the value of a field that is not set.

@@ -4,6 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Apply, Field, ListKey, Merge, Node, Type, of_name};
 
+const ANY: &str = "Any JSON value.";
+
 /// The name of a type in OpenAPI documents.
 pub(crate) fn full_name(name: &str) -> String {
     let package = match name.split('.').next().unwrap_or_default() {
@@ -28,7 +30,7 @@ pub(crate) fn schemas(owner: &str, out: &mut Map<String, Value>) {
     out.insert(name.clone(), Value::Null);
     let mut properties = Map::new();
     for (name, field) in fields {
-        let mut schema = schema(&field.node, out);
+        let mut schema = schema(owner, &field.node, out);
         match &field.merge {
             Merge::Replace => {}
             Merge::Set => schema["x-kubernetes-patch-strategy"] = json!("merge"),
@@ -69,9 +71,11 @@ fn merged_by_apply(field: &Field, schema: &mut Value) {
     }
 }
 
-fn schema(node: &Node, out: &mut Map<String, Value>) -> Value {
+fn schema(owner: &str, node: &Node, out: &mut Map<String, Value>) -> Value {
     match node {
-        Node::Any => json!({}),
+        // `kubectl explain` fails on an empty schema.
+        Node::Any if owner.starts_with("apiextensions.") => json!({"description": ANY}),
+        Node::Any => json!({"type": "object"}),
         Node::Text => json!({"type": "string"}),
         Node::Bytes => json!({"type": "string", "format": "byte"}),
         Node::Time => json!({"type": "string", "format": "date-time"}),
@@ -82,11 +86,51 @@ fn schema(node: &Node, out: &mut Map<String, Value>) -> Value {
         Node::IntOrText => {
             json!({"oneOf": [{"type": "integer"}, {"type": "string"}], "format": "int-or-string"})
         }
-        Node::List(item) => json!({"type": "array", "items": schema(item, out)}),
-        Node::Map(item) => json!({"type": "object", "additionalProperties": schema(item, out)}),
+        Node::List(item) => json!({"type": "array", "items": schema(owner, item, out)}),
+        Node::Map(item) => {
+            json!({"type": "object", "additionalProperties": schema(owner, item, out)})
+        }
         Node::Type(name) => {
             schemas(name, out);
             json!({"$ref": format!("#/components/schemas/{}", full_name(name))})
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(schema: &Value, path: &str) {
+        let map = schema.as_object().unwrap();
+        assert!(!map.is_empty(), "{path}");
+        for (name, schema) in map
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
+            check(schema, &format!("{path}.{name}"));
+        }
+        for inner in ["items", "additionalProperties"] {
+            if let Some(schema) = map.get(inner) {
+                check(schema, &format!("{path}.{inner}"));
+            }
+        }
+    }
+
+    #[test]
+    fn no_schema_is_empty() {
+        for name in [
+            "core.v1.Pod",
+            "apiextensions.v1.CustomResourceDefinition",
+            "apps.v1.ControllerRevision",
+        ] {
+            let mut out = Map::new();
+            schemas(name, &mut out);
+            for (name, schema) in &out {
+                check(schema, name);
+            }
         }
     }
 }
