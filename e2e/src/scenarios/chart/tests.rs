@@ -202,7 +202,7 @@ fn keys(values: &Value, schema: &Value, path: &[String], all: &mut Vec<Vec<Strin
         return;
     };
     for (key, value) in values.as_object().into_iter().flatten() {
-        let path = [path, &[key.clone()]].concat();
+        let path = [path, std::slice::from_ref(key)].concat();
         keys(value, &known[key], &path, all);
         all.push(path);
     }
