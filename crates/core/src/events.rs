@@ -28,6 +28,7 @@ use serde_json::json;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::election::Leadership;
 use crate::executor::{Class, Executor};
 use crate::http::{Request, RequestError};
 use crate::object::{ObjectKey, Resource, Uid};
@@ -118,8 +119,27 @@ pub struct Regarding {
 #[derive(Debug, Clone)]
 pub struct EventRecorder {
     queue: queue::Sender,
+    memory: EventMemory,
+    /// While it does not hold, no Event can be sent.
+    leadership: Leadership,
+}
+
+/// What a recorder has recorded, and how many Events an object may have now. Clones share it, so that the recorders of a
+/// process that replaces its controllers repeat no Event. An argument of
+/// [`EventRecorder::with_memory`](crate::events::EventRecorder::with_memory).
+#[derive(Debug, Clone)]
+pub struct EventMemory {
     recorded: Arc<Mutex<LruCache<(Uid, &'static str), Recorded>>>,
     buckets: Arc<Mutex<LruCache<Uid, Bucket>>>,
+}
+
+impl Default for EventMemory {
+    fn default() -> Self {
+        Self {
+            recorded: Arc::new(Mutex::new(LruCache::new(REMEMBERED))),
+            buckets: Arc::new(Mutex::new(LruCache::new(SPAM_KEYS))),
+        }
+    }
 }
 
 /// How many Events an object may have now.
@@ -203,7 +223,7 @@ pub struct EventSender {
 pub fn recorder(executor: Arc<Executor>) -> (EventRecorder, EventSender) {
     let (sender, receiver) = queue::queue(QUEUE);
     (
-        EventRecorder::new(sender),
+        EventRecorder::new(sender, executor.leadership().clone()),
         EventSender {
             queue: receiver,
             executor,
@@ -212,15 +232,22 @@ pub fn recorder(executor: Arc<Executor>) -> (EventRecorder, EventSender) {
 }
 
 impl EventRecorder {
-    fn new(queue: queue::Sender) -> Self {
+    fn new(queue: queue::Sender, leadership: Leadership) -> Self {
         Self {
             queue,
-            recorded: Arc::new(Mutex::new(LruCache::new(REMEMBERED))),
-            buckets: Arc::new(Mutex::new(LruCache::new(SPAM_KEYS))),
+            memory: EventMemory::default(),
+            leadership,
         }
     }
 
-    /// Records `notice`, unless it was recorded recently, its object has too many Events, or the queue is full.
+    /// The same, with the memory of an earlier recorder.
+    #[must_use]
+    pub fn with_memory(self, memory: EventMemory) -> Self {
+        Self { memory, ..self }
+    }
+
+    /// Records `notice`, unless it was recorded recently, its object has too many Events, the queue is full, or the
+    /// executor may not write, because another process leads.
     pub fn record(&self, regarding: &Regarding, notice: &Notice) {
         self.record_as(Certainty::Known, regarding, notice);
     }
@@ -232,10 +259,11 @@ impl EventRecorder {
     }
 
     fn record_as(&self, certainty: Certainty, regarding: &Regarding, notice: &Notice) {
-        if !self.is_due(&regarding.uid, notice, certainty) {
+        // The leader writes and logs it.
+        if !self.leadership.may_write() || !self.is_due(&regarding.uid, notice, certainty) {
             return;
         }
-        let mut buckets = self.buckets.lock();
+        let mut buckets = self.memory.buckets.lock();
         let may = buckets
             .get_or_insert_mut(regarding.uid.clone(), Bucket::full)
             .take();
@@ -264,7 +292,7 @@ impl EventRecorder {
     fn is_due(&self, uid: &Uid, notice: &Notice, certainty: Certainty) -> bool {
         let message_hash = hash(&notice.message);
         let now = Instant::now();
-        let mut all = self.recorded.lock();
+        let mut all = self.memory.recorded.lock();
         // These may be repeated anyway, and most of their objects are gone.
         while let Some((_, oldest)) = all.peek_lru()
             && now.duration_since(oldest.since()) >= REPEAT_AFTER

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use belayer_core::client;
+use belayer_core::events::EventMemory;
 use belayer_core::executor::{Bounds, Writes};
 use belayer_holds::names;
 use belayer_holds::runner::{Executed, Observer, What};
@@ -148,6 +149,7 @@ impl Controller {
                 writes: Writes::Sent,
                 leadership: belayer_core::election::Leadership::unlimited(),
                 lease: None,
+                event_memory: EventMemory::default(),
                 observer,
             };
             let operator = Operator::new(

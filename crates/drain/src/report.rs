@@ -240,6 +240,9 @@ pub struct Unseen {
     pub what: String,
     /// Reason.
     pub why: String,
+    /// Whether the API server does not accept the credentials.
+    #[serde(skip)]
+    pub unauthenticated: bool,
 }
 
 #[cfg(test)]

@@ -334,6 +334,7 @@ impl Drain {
                     let dead = discovered.dead.iter().map(|dead| Unseen {
                         what: dead.group_version.clone(),
                         why: dead.why.clone(),
+                        unauthenticated: false,
                     });
                     report.dead_apis = dead.collect();
                     let kinds = discovered.kinds.iter().map(|kind| &kind.resource);

@@ -171,6 +171,7 @@ impl Scanned {
         let unseen = Unseen {
             what: kind.to_string(),
             why: explain(error),
+            unauthenticated: error.class() == ErrorClass::Unauthorized,
         };
         match error.class() {
             // Not installed, or deleted since discovery: it has no objects.
@@ -192,6 +193,7 @@ impl Scanned {
                     self.unseen.push(Unseen {
                         what: format!("{kind}{key}"),
                         why: format!("cannot be decoded: {}", bad.why),
+                        unauthenticated: false,
                     });
                     continue;
                 }

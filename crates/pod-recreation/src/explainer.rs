@@ -93,9 +93,14 @@ impl Pods {
         Explained {
             why_not: why_not(&self.settings, pod, observed),
             notes: notes.chain(denied).collect(),
-            ..explained(recreation, held, decision, |action| match action {
+            ..explained(recreation, held, decision, |action| {
+                match action {
                 Action::Nothing if observed.is_being_recreated() => being_recreated(pod),
+                Action::Keep if observed.is_rejection_recorded() => {
+                    "Belayer deletes the rejected pod and creates it again; the hold is removed then".to_owned()
+                }
                 _ => next(action),
+            }
             })
         }
     }

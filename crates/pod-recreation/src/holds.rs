@@ -228,6 +228,9 @@ fn recreated_pod(snapshot: &HoldSnapshot, origin: &Origin) -> HoldDecision {
     if !is_recorded && is_given_up && pod.deleting && pod.state != PodState::Started {
         return release(row::LEFTOVER, Evidence::Leftover);
     }
+    if let Some(waits) = waits_for_steps(pod, record) {
+        return waits;
+    }
     if is_recorded && pod.state == PodState::Pending && !pod.is_selected() {
         return unselected(snapshot);
     }
@@ -311,6 +314,24 @@ fn first_pod(snapshot: &HoldSnapshot) -> HoldDecision {
     }
 }
 
+/// Whether the record has the rejection of a pod that it has yet to delete.
+pub(crate) fn has_rejection(record: &Record, pod: &PodView) -> bool {
+    let status = &record.status;
+    matches!(status.phase, Some(Phase::Rejected | Phase::Deleting))
+        && status.rejected_uid.as_deref() == Some(pod.uid.as_str())
+        && matches!(pod.state, PodState::Rejected(_))
+        && !pod.deleting
+}
+
+/// Rule 12 for a pod whose record is up to date.
+fn waits_for_steps(pod: &PodView, record: &Record) -> Option<HoldDecision> {
+    has_rejection(record, pod).then(|| {
+        let name = record.meta.key.name();
+        let text = format!("the steps of its record must end (see PodRecreation {name})");
+        Decision::missing(row::KEEP, Missing::Event(text.into()))
+    })
+}
+
 /// The first pod of a record.
 fn first_pod_with_record(pod: &PodView, record: &Record) -> HoldDecision {
     if let Some(end) = Final::prove(record) {
@@ -326,6 +347,9 @@ fn first_pod_with_record(pod: &PodView, record: &Record) -> HoldDecision {
     let begins = record.status.phase.is_none()
         && !record.meta.is_deleting()
         && matches!(pod.state, PodState::Rejected(_));
+    if let Some(waits) = waits_for_steps(pod, record) {
+        return waits;
+    }
     if !pod.deleting || begins {
         return keep("its record is not up to date yet");
     }

@@ -162,7 +162,21 @@ fn seen_by(pvc: &PvcView, pods_answer: &LiveAnswer<PodsAnswer>) -> Option<Users>
 
 fn waits_for(users: &Users) -> String {
     let pods = if users.total() == 1 { "pod" } else { "pods" };
-    format!("it is used by the {pods} {users}")
+    let uncertain = users.uncertain();
+    let refers = if uncertain == 1 {
+        "it refers"
+    } else {
+        "they refer"
+    };
+    if uncertain == 0 {
+        format!("it is used by the {pods} {users}")
+    } else if uncertain == users.total() {
+        format!("it may be used by the {pods} {users}: {refers} to more PVCs than Belayer keeps")
+    } else {
+        format!(
+            "it is used by the {pods} {users}; {uncertain} of them may use it: {refers} to more PVCs than Belayer keeps"
+        )
+    }
 }
 
 /// Adds the Event `DeletionWaits` once the deletion has waited for [`REPORT_AFTER`].

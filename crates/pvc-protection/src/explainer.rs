@@ -41,6 +41,10 @@ pub(crate) fn explainer(mode: Mode) -> Explainer {
     Explainer::new(component::NAME, mode.finalizers(), kinds, mode, explain)
 }
 
+/// For rule 3: rule 6 applies once the pods have ended.
+const OF_WORKFLOW: &str = "Belayer releases it once the workflow has finished and the last of these pods has ended, or the \
+                           last of them is deleted";
+
 async fn explain(
     mode: Arc<Mode>,
     _: Resource,
@@ -63,10 +67,17 @@ async fn explain(
     };
     let protection = PvcProtection::<Live>::new(mode, parts);
     let (snapshot, decision) = live.decide(&protection, &pvc).await?;
-    let hold = snapshot.pvc.map(|pvc| pvc.hold);
+    let hold = snapshot.pvc.as_ref().map(|pvc| pvc.hold);
     let held = hold.is_some_and(Hold::keeps);
+    let is_of_workflow = snapshot.pvc.is_some_and(|pvc| pvc.owner.is_some());
     let explained = explained(&protection, held, &decision, |action| {
-        waits(mode, action, &decision).to_owned()
+        let is_keep = matches!(action, Action::Keep);
+        let text = if is_keep && decision.row == row::IN_USE && is_of_workflow {
+            OF_WORKFLOW
+        } else {
+            waits(mode, action, &decision)
+        };
+        text.to_owned()
     });
     Ok(match explained.action {
         // Its deletion waits, but not for Belayer.

@@ -184,7 +184,7 @@ impl Listed {
         }
         for user in &self.of_any {
             if !(user.is_shut_down && Some(&user.uid) == owner) {
-                all.note_one(&user.name, user.has_ended);
+                all.note_uncertain(&user.name, user.has_ended);
             }
         }
         all
@@ -364,11 +364,9 @@ mod tests {
                         uid: Uid::new(owner),
                     })
                 });
-                let by_rule: Users = pods
-                    .iter()
-                    .filter(|pod| crate::uses::uses(pod, &pvc))
-                    .map(|pod| pod.meta.key.name())
-                    .collect();
+                let mut by_rule = Users::default();
+                let users = pods.iter().filter(|pod| crate::uses::uses(pod, &pvc));
+                users.for_each(|pod| by_rule.note_pod(pod));
                 assert_eq!(listed.users_of(&pvc), by_rule, "{name} of {owner:?}");
             }
         }

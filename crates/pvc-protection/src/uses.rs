@@ -67,6 +67,8 @@ pub struct Users {
     named: Vec<Arc<str>>,
     total: usize,
     ended: usize,
+    /// How many have so many PVCs that it is not known which ones.
+    uncertain: usize,
 }
 
 impl Users {
@@ -81,6 +83,13 @@ impl Users {
     /// Adds a pod, and counts whether it has ended.
     pub fn note_pod(&mut self, pod: &Pod) {
         self.note_one(pod.meta.key.name(), has_ended(pod));
+        self.uncertain += usize::from(pod.may_use_any_pvc());
+    }
+
+    /// Adds a pod of which it is not known which PVCs it uses, and whether it has ended.
+    pub fn note_uncertain(&mut self, pod: &str, has_ended: bool) {
+        self.note_one(pod, has_ended);
+        self.uncertain += 1;
     }
 
     /// Adds a pod by name, and whether it has ended.
@@ -108,6 +117,11 @@ impl Users {
     /// How many there are.
     pub fn total(&self) -> usize {
         self.total
+    }
+
+    /// How many of them may not use it: they have so many PVCs that Belayer does not keep their names.
+    pub fn uncertain(&self) -> usize {
+        self.uncertain
     }
 
     /// How many of them may still run: those that neither succeeded, nor failed without being deleted.

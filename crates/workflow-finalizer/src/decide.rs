@@ -164,14 +164,10 @@ fn pods_remain(held: usize) -> Missing<WorkflowQuery> {
 }
 
 fn deletion_waits(held: usize) -> Notice {
-    let (pods, are) = if held == 1 {
-        ("pod", "is")
-    } else {
-        ("pods", "are")
-    };
+    let are = if held == 1 { "is" } else { "are" };
     Notice::normal(
         "DeletionWaits",
-        format!("deletion of this workflow waits until {held} of its {pods} {are} released"),
+        format!("deletion of this workflow waits until {held} of its pods {are} released"),
     )
 }
 

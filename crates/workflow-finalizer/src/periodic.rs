@@ -62,15 +62,19 @@ impl PeriodicTask {
             }
             let plural = &kind.rule().kind.plural;
             for (place, unselected, held) in now.new_since(before) {
-                let message = format!(
-                    "nothing selects {unselected} of {held} held {plural} {place} any more; they are kept, because that \
-                     many at once look like a mistyped selector"
-                );
+                let message = held_back(&format!("{unselected} of {held} held {plural} {place}"));
                 report(&self.events, &self.namespaces, &self.namespace, message);
             }
             *before = now;
         }
     }
+}
+
+fn held_back(what: &str) -> String {
+    format!(
+        "nothing selects {what} any more; they are kept, because that many at once look like a mistyped selector. If the \
+         change was intended, `belayer drain --unselected` releases them"
+    )
 }
 
 /// Records the Event on Belayer's own namespace, because it concerns many workflows.
@@ -108,4 +112,16 @@ fn publish(kinds: &[Arc<WorkflowFinalizer>]) {
     }
     gauge(belayer_metrics::UNSELECTED_KEPT, kept as f64);
     gauge(belayer_metrics::PODS_REMAINING, remaining as f64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_back_names_the_way_out() {
+        let text = held_back("30 of 40 held workflows in namespace ci");
+        assert!(text.starts_with("nothing selects 30 of 40 held workflows in namespace ci"));
+        assert!(text.contains("`belayer drain --unselected`"), "{text}");
+    }
 }

@@ -164,6 +164,15 @@ async fn one(off: &SwitchedOff, state: &'static str, drain: &Drain, dry: bool) {
                 );
                 LEFT_AGAIN
             }
+            // Not even a permission is known to be missing, and new credentials may be read at any time.
+            Outcome::Refused if report.unseen.iter().any(|unseen| unseen.unauthenticated) => {
+                tracing::warn!(
+                    controller,
+                    "could not look for remaining finalizers of the controller: the API server does not accept \
+                     Belayer's credentials; trying again"
+                );
+                ERROR_AGAIN
+            }
             Outcome::Refused => {
                 let why = report.refused.iter().map(|refused| &refused.why);
                 let why = why

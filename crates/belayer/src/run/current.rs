@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use belayer_core::election::ElectorHealth;
+use belayer_core::events::EventMemory;
 use serde_json::Value;
 
 use crate::health::Vitals;
@@ -20,6 +21,8 @@ pub(super) struct OperatorParts {
 pub(super) struct Current {
     parts: RwLock<Option<OperatorParts>>,
     elector: Option<ElectorHealth>,
+    /// Outlasts each set, so that a reload repeats no Event.
+    pub(super) event_memory: EventMemory,
 }
 
 impl Current {
@@ -28,6 +31,7 @@ impl Current {
         Self {
             parts: RwLock::new(None),
             elector,
+            event_memory: EventMemory::default(),
         }
     }
 

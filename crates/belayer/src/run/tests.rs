@@ -398,6 +398,31 @@ async fn a_reload_does_not_end_a_dry_run() {
     assert_eq!(sandbox.held().len(), 1, "a dry run holds nothing more");
 }
 
+/// Each set of controllers finds anew that a pod cannot be held.
+#[tokio::test(start_paused = true)]
+async fn a_reload_repeats_no_event() {
+    let mut stage = Stage::begin("qps: 10").await;
+    let patches = Match::verb(Verb::Patch).resource("pods");
+    let denied = Fault::on(patches).answer(Answer::forbidden("policy"));
+    stage.sandbox.faults().inject(denied);
+    stage.create(1);
+    let events = |stage: &Stage| {
+        let cluster = stage.sandbox.cluster();
+        let all = cluster.list(&Gvr::EVENTS, None, &ListOptions::default());
+        let all = all.unwrap().items;
+        let denied = all.iter().filter(|event| event["reason"] == "HoldDenied");
+        denied.count()
+    };
+    stage
+        .until("it is reported", |stage| events(stage) == 1)
+        .await;
+    for qps in [20, 30] {
+        stage.apply(source(&format!("qps: {qps}"))).await;
+        sleep(Duration::from_secs(60)).await;
+    }
+    assert_eq!(events(&stage), 1);
+}
+
 /// The body of a page of the debug address.
 async fn page(routes: &Router, host: &str, path: &str) -> (http::StatusCode, String) {
     let request = http::Request::get(path).header("host", host);

@@ -60,11 +60,29 @@ impl fmt::Display for BindAddress {
 
 /// An address that cannot be bound.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: {reason}; choose another address with {flag}")]
+#[error("cannot listen on {address}: {reason}; {}", self.advice())]
 pub struct BindError {
     address: BindAddress,
     flag: &'static str,
     reason: std::io::Error,
+}
+
+/// What to do if a process has too many open files.
+pub(super) const RAISE_LIMIT: &str = "raise the limit of open files (ulimit -n)";
+
+/// Whether this process has as many open files as its limit permits.
+pub(super) fn has_too_many_files(error: &std::io::Error) -> bool {
+    const EMFILE: i32 = 24;
+    error.raw_os_error() == Some(EMFILE)
+}
+
+impl BindError {
+    fn advice(&self) -> String {
+        if has_too_many_files(&self.reason) {
+            return RAISE_LIMIT.to_owned();
+        }
+        format!("choose another address with {}", self.flag)
+    }
 }
 
 /// A bound address that is not served yet.
@@ -187,6 +205,18 @@ mod tests {
             text.contains("--metrics-bind-address") && text.contains("in use"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn too_many_open_files_are_not_a_matter_of_the_address() {
+        let error = BindError {
+            address: BindAddress::Every(80),
+            flag: "--x",
+            reason: rustix::io::Errno::MFILE.into(),
+        };
+        let text = error.to_string();
+        assert!(text.ends_with("raise the limit of open files (ulimit -n)"));
+        assert!(!text.contains("--x"), "{text}");
     }
 
     #[tokio::test]

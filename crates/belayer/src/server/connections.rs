@@ -47,8 +47,7 @@ impl Connections {
         routes: Router,
         tls: Option<Arc<ServerConfig>>,
     ) {
-        while self.tasks.try_join_next().is_some() {}
-        self.open.retain(|(_, task)| !task.is_finished());
+        self.forget_closed();
         if self.open.len() >= MOST {
             self.close_oldest(|_| true);
         } else if self.open.iter().filter(|(of, _)| *of == peer).count() >= MOST_OF_A_PEER {
@@ -79,12 +78,20 @@ impl Connections {
         self.open.push_back((peer, task));
     }
 
-    fn close_oldest(&mut self, of: impl Fn(IpAddr) -> bool) {
-        if let Some(index) = self.open.iter().position(|(peer, _)| of(*peer))
-            && let Some((_, oldest)) = self.open.remove(index)
-        {
-            oldest.abort();
+    fn forget_closed(&mut self) {
+        while self.tasks.try_join_next().is_some() {}
+        self.open.retain(|(_, task)| !task.is_finished());
+    }
+
+    /// Closes the oldest of these connections. Returns whether there was one.
+    pub(super) fn close_oldest(&mut self, of: impl Fn(IpAddr) -> bool) -> bool {
+        self.forget_closed();
+        let index = self.open.iter().position(|(peer, _)| of(*peer));
+        let oldest = index.and_then(|index| self.open.remove(index));
+        if let Some((_, task)) = &oldest {
+            task.abort();
         }
+        oldest.is_some()
     }
 
     /// Waits until every request was answered.

@@ -9,6 +9,7 @@ mod routes;
 mod secure;
 mod tls;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use axum::response::{IntoResponse as _, Response};
 use belayer_core::ticks::Ticks;
 use belayer_metrics::Exporter;
 use http::{StatusCode, header};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::connections::Connections;
@@ -58,10 +59,39 @@ const UPKEEP: Duration = Duration::from_secs(5);
 /// Pause after a connection could not be accepted because files or memory are exhausted.
 const NOT_ACCEPTED: Duration = Duration::from_secs(1);
 
+/// The same after a connection was closed in its place.
+const CLOSED: Duration = Duration::from_millis(50);
+
+/// Exhaustion is reported again after this time.
+const REPORT_AGAIN: Duration = Duration::from_secs(600);
+
+/// Reports that connections cannot be accepted, so that the log shows why probes fail.
+#[derive(Debug, Default)]
+struct Exhaustion {
+    reported: Option<Instant>,
+}
+
+impl Exhaustion {
+    fn report(&mut self, address: SocketAddr, error: &std::io::Error) {
+        if self.reported.is_some_and(|at| at.elapsed() < REPORT_AGAIN) {
+            return;
+        }
+        self.reported = Some(Instant::now());
+        let (separator, advice) = if bind::has_too_many_files(error) {
+            ("; ", bind::RAISE_LIMIT)
+        } else {
+            ("", "")
+        };
+        tracing::warn!("cannot accept connections at {address}: {error}{separator}{advice}");
+    }
+}
+
 /// Serves `routes` until `stop`, and completes requests in flight.
 pub async fn serve(endpoint: Endpoint, routes: Router, stop: CancellationToken) {
+    let address = endpoint.address();
     let (listener, tls) = endpoint.into_parts();
     let mut connections = Connections::default();
+    let mut exhaustion = Exhaustion::default();
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
@@ -75,7 +105,13 @@ pub async fn serve(endpoint: Endpoint, routes: Router, stop: CancellationToken) 
             Err(error) => {
                 tracing::debug!(%error, "could not accept a connection");
                 if is_exhausted(&error) {
-                    tokio::time::sleep(NOT_ACCEPTED).await;
+                    exhaustion.report(address, &error);
+                    let pause = if connections.close_oldest(|_| true) {
+                        CLOSED
+                    } else {
+                        NOT_ACCEPTED
+                    };
+                    tokio::time::sleep(pause).await;
                 }
             }
         }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use belayer_core::logged::Log;
 use belayer_metrics::exposition;
 use parking_lot::Mutex;
 use rstest::rstest;
@@ -28,6 +29,44 @@ use super::*;
 #[case::a_network_error(Errno::NETUNREACH, false)]
 fn t5_only_exhaustion_delays_the_next_connection(#[case] error: Errno, #[case] delays: bool) {
     assert_eq!(is_exhausted(&error.into()), delays);
+}
+
+#[test]
+fn t5_exhaustion_is_logged_once() {
+    let log = Log::kept_from(tracing::Level::WARN);
+    let mut exhaustion = Exhaustion::default();
+    for _ in 0..3 {
+        exhaustion.report(([127, 0, 0, 1], 80).into(), &Errno::MFILE.into());
+    }
+    let says = "cannot accept connections at 127.0.0.1:80: Too many open files (os error 24); raise the limit of open files";
+    assert_eq!(log.lines(says).len(), 1, "{}", log.text());
+    assert_eq!(log.lines("WARN").len(), 1, "{}", log.text());
+}
+
+/// Without descriptors the next connection takes the place of the oldest one.
+#[tokio::test]
+async fn t5_the_oldest_connection_makes_room() {
+    let any = "127.0.0.1:0".parse().unwrap();
+    let endpoint = Endpoint::bind(&any, "--test").await.unwrap().unwrap();
+    let address = endpoint.address();
+    let (listener, _) = endpoint.into_parts();
+    let mut connections = Connections::default();
+    assert!(!connections.close_oldest(|_| true), "there is none");
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        clients.push(TcpStream::connect(address).await.unwrap());
+        let (stream, peer) = listener.accept().await.unwrap();
+        connections.serve(stream, peer.ip(), public(Arc::default()), None);
+    }
+    assert!(connections.close_oldest(|_| true));
+    let [oldest, newest] = &mut clients[..] else {
+        unreachable!()
+    };
+    let mut byte = [0];
+    let ended = timeout(Duration::from_secs(10), oldest.read(&mut byte)).await;
+    assert!(matches!(ended.unwrap(), Ok(0) | Err(_)));
+    let waits = timeout(Duration::from_millis(100), newest.read(&mut byte)).await;
+    assert!(waits.is_err(), "the newest one is open");
 }
 
 #[derive(Default)]

@@ -40,6 +40,7 @@ const EVENTS: &[[&str; 5]] = &[
     ["RecreationExhausted", "Warning", "PodRecreation, pod", "Every allowed re-creation was rejected too.", "Make room, or correct the requests: the message quotes the kubelet."],
     ["ReleaseDenied", "Warning", "pod, workflow, PVC", "The API server denies the patch that removes a hold. Belayer retries after 30 s to 10 min.", "`belayer check --service-account`; the Event quotes the policy or webhook."],
     ["ReleasedWithoutEvidence", "Warning", "pod", "`releaseAfter` of the profile has passed, and the pod is released although its result was not read.", "Find out why the consumer did not read it. Without the key `releaseAfter` this never happens."],
+    ["WipeTimedOut", "Warning", "PodRecreation, pod", "A re-creation with `wipe` waited for `podRecreation.wipeTimeoutSeconds`, and `onWipeTimeout` is `proceed`. The pod is re-created, but never again on that node: Belayer adds a required node affinity. The message quotes the report of the node agent.", "Remove what the message names. If the pod must return to that node, create it again once its directories are removed."],
     ["WorkflowStatusTooLarge", "Warning", "pod", "The status of the workflow exceeds Belayer's limits, so that it proves nothing.", "Nothing: the pod is released by its label or at the end of the workflow, or by `belayer.dev/release=true`."],
 ];
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use belayer::operator::Components;
 use belayer_core::executor::Writes;
+use belayer_core::logged::Log;
 use belayer_holds::names::WORKFLOW_HOLD;
 use belayer_pod_finalizer::profile::config::Settings;
 use belayer_pvc_protection::Mode;
@@ -460,6 +461,47 @@ async fn gate_what_the_policy_of_a_switched_off_controller_adds_late_is_released
     .await;
     eventually("the policy is off", || {
         said(&world, "holdWorkflows").as_deref() == Some("switched-off")
+    })
+    .await;
+}
+
+/// A 401 says nothing about permissions, and nothing about finalizers that are left.
+#[tokio::test(start_paused = true)]
+async fn refused_credentials_are_not_reported_as_a_missing_permission() {
+    let log = Log::kept_from(tracing::Level::WARN);
+    let world = World::new();
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 401, "reason": "Unauthorized",
+        "message": "Unauthorized",
+    });
+    let lists = Match::verb(Verb::List)
+        .resource("workflows")
+        .client(BELAYER);
+    let refused = Answer::raw(401, "application/json", status.to_string());
+    let refused = world
+        .sandbox
+        .faults()
+        .inject(Fault::on(lists).answer(refused));
+    let mut components = Components::default().with(Settings::default());
+    let workflows = belayer_workflow_finalizer::Settings::default();
+    components.switched_off.push(Arc::new(workflows));
+    let _belayer = world.run_components(components);
+    eventually("it is reported", || {
+        let says = "does not accept Belayer's credentials; trying again";
+        !log.lines(says).is_empty()
+    })
+    .await;
+    assert!(log.lines("RBAC").is_empty(), "{}", log.text());
+    // New credentials may be read at any time.
+    let held = json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "spec": {},
+        "metadata": { "namespace": NAMESPACE, "name": "build", "finalizers": [WORKFLOW_HOLD] },
+    });
+    world.create(&WORKFLOWS, Some(NAMESPACE), held);
+    refused.remove();
+    within(Duration::from_secs(60), "it is released", || {
+        let found = world.cluster().get(&WORKFLOWS, Some(NAMESPACE), "build");
+        found.unwrap()["metadata"]["finalizers"].is_null()
     })
     .await;
 }

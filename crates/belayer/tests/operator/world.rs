@@ -6,6 +6,7 @@ use std::time::Duration;
 use belayer::operator::{Components, Operator, Options};
 use belayer_core::client;
 use belayer_core::election::{Leadership, LeaseGuard};
+use belayer_core::events::EventMemory;
 use belayer_core::executor::{Bounds, Writes};
 use belayer_holds::names::POD_STATUS_HOLD;
 use belayer_pod_finalizer::PodFinalizer;
@@ -63,6 +64,7 @@ pub(crate) fn options(client: Client) -> Options {
         writes: Writes::Sent,
         leadership: Leadership::unlimited(),
         lease: None,
+        event_memory: EventMemory::default(),
         observer: Arc::new(()),
     }
 }

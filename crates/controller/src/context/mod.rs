@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use belayer_core::clock;
 use belayer_core::election::Leadership;
-use belayer_core::events::{self, EventRecorder, EventSender};
+use belayer_core::events::{self, EventMemory, EventRecorder, EventSender};
 use belayer_core::executor::{Bounds, Executor, Writes};
 use belayer_core::informer::{Decoders, InformerState, JsonDecoder};
 use belayer_core::object::{ObjectKey, Resource};
@@ -58,6 +58,8 @@ pub struct Options {
     pub leadership: Leadership,
     /// The Lease of the leader election, if there is one.
     pub lease: Option<String>,
+    /// What the controllers before these have recorded as Events.
+    pub event_memory: EventMemory,
     /// Called for everything that is executed.
     pub observer: Arc<dyn Observer>,
 }
@@ -187,6 +189,7 @@ impl Shared {
             .within(options.leadership.clone());
         let executor = Arc::new(executor);
         let (events, sender) = events::recorder(Arc::clone(&executor));
+        let events = events.with_memory(options.event_memory.clone());
         let shared = Self {
             watches: options.watches.clone(),
             namespace: options.namespace.clone(),

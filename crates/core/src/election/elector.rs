@@ -75,6 +75,8 @@ pub struct Elector {
     beginning: Instant,
     health: ElectorHealth,
     logged: Option<String>,
+    /// Whether it was logged that the lease could not be renewed in time.
+    stop_logged: bool,
 }
 
 /// How an election ended for this process. [`Elector::run`](crate::election::Elector::run) returns
@@ -155,6 +157,7 @@ impl Elector {
             beginning,
             health,
             logged: None,
+            stop_logged: false,
         };
         (elector, leadership)
     }
@@ -267,8 +270,9 @@ impl Elector {
     fn unopposed(&mut self, sent: Duration) {
         self.candidate.is_alone(sent);
         if !self.extend() {
-            return;
+            return self.stopped();
         }
+        self.stop_logged = false;
         self.publish(true);
         let state = "without a lease".to_owned();
         if self.logged.as_ref() != Some(&state) {
@@ -283,8 +287,9 @@ impl Elector {
 
     fn led(&mut self, before: LeaseStatus, acquire_reason: Option<AcquireReason>) {
         if !self.extend() {
-            return;
+            return self.stopped();
         }
+        self.stop_logged = false;
         self.logged = None;
         match (before, acquire_reason) {
             (LeaseStatus::Leading { .. }, _) => {}
@@ -353,7 +358,7 @@ impl Elector {
         self.candidate.failed();
         let status = self.candidate.status(self.now());
         if status == LeaseStatus::InDoubt {
-            self.publish(false);
+            self.stopped();
         }
         let reason = error.message();
         let help = match error.class() {
@@ -374,6 +379,16 @@ impl Elector {
         if self.logged.as_ref() != Some(&same) {
             tracing::warn!(lease = %self.settings.lease, state = status.message(), "could not {verb} the lease: {reason}{help}");
             self.logged = Some(same);
+        }
+    }
+
+    /// The error that caused it was logged while this process still led, and is not logged again.
+    fn stopped(&mut self) {
+        self.publish(false);
+        if !self.stop_logged {
+            let limit = self.settings.timing.renew_deadline();
+            tracing::warn!(lease = %self.settings.lease, "stopped writing: the lease could not be renewed for {limit:?}");
+            self.stop_logged = true;
         }
     }
 

@@ -23,7 +23,8 @@ fn notice() -> Notice {
 
 fn queue_of_notices() -> (EventRecorder, queue::Receiver) {
     let (queue, receiver) = queue::queue(8);
-    (EventRecorder::new(queue), receiver)
+    let recorder = EventRecorder::new(queue, Leadership::unlimited());
+    (recorder, receiver)
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,6 +85,38 @@ async fn a_message_is_one_line_without_control_characters() {
     assert!(log.text().contains(shown), "{}", log.text());
 }
 
+/// Another process leads, and writes and logs them.
+#[tokio::test(start_paused = true)]
+async fn without_leadership_a_notice_is_neither_logged_nor_remembered() {
+    let log = crate::logged::Log::kept();
+    let (queue, mut receiver) = queue::queue(8);
+    let (guard, leadership) = Leadership::elected();
+    let recorder = EventRecorder::new(queue, leadership);
+    recorder.record(&regarding(), &notice());
+    assert!(receiver.try_recv().is_err());
+    assert_eq!(log.text(), "");
+    guard.extend(Instant::now() + Duration::from_secs(10));
+    recorder.record(&regarding(), &notice());
+    assert!(receiver.try_recv().is_ok());
+    assert_eq!(log.text().lines().count(), 1, "{}", log.text());
+}
+
+/// A reload replaces the recorder.
+#[tokio::test(start_paused = true)]
+async fn a_recorder_with_the_memory_of_another_one_repeats_nothing() {
+    let memory = EventMemory::default();
+    let records = |recorder: EventRecorder, mut receiver: queue::Receiver| {
+        recorder.record(&regarding(), &notice());
+        receiver.try_recv().is_ok()
+    };
+    let (first, sent) = queue_of_notices();
+    assert!(records(first.with_memory(memory.clone()), sent));
+    let (second, sent) = queue_of_notices();
+    assert!(!records(second.with_memory(memory), sent));
+    let (other, sent) = queue_of_notices();
+    assert!(records(other, sent), "a restart forgets");
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_may_be_repeated_is_not_remembered() {
     let (recorder, _receiver) = queue_of_notices();
@@ -97,10 +130,10 @@ async fn what_may_be_repeated_is_not_remembered() {
     (0..100).for_each(|uid| record(&format!("early-{uid}")));
     tokio::time::advance(REPEAT_AFTER / 2).await;
     record("later");
-    assert_eq!(recorder.recorded.lock().len(), 101);
+    assert_eq!(recorder.memory.recorded.lock().len(), 101);
     tokio::time::advance(REPEAT_AFTER / 2).await;
     record("now");
-    assert_eq!(recorder.recorded.lock().len(), 2);
+    assert_eq!(recorder.memory.recorded.lock().len(), 2);
 }
 
 #[test]
@@ -143,7 +176,7 @@ async fn l4_the_least_recently_considered_reason_is_forgotten_first() {
         recorder.record(&on(uid), &notice());
     }
     while receiver.try_recv().is_ok() {}
-    assert_eq!(recorder.recorded.lock().len(), REMEMBERED.get());
+    assert_eq!(recorder.memory.recorded.lock().len(), REMEMBERED.get());
     recorder.record(&on(0), &notice());
     assert!(receiver.try_recv().is_err(), "it is remembered");
     recorder.record(&on(1), &notice());

@@ -119,6 +119,11 @@ impl Executor {
         }
     }
 
+    /// The time in which writes are sent.
+    pub fn leadership(&self) -> &Leadership {
+        &self.leadership
+    }
+
     /// Restricts writes to the time while `leadership` lasts.
     #[must_use]
     pub fn within(self, leadership: Leadership) -> Self {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use futures::StreamExt as _;
 
-use belayer_core::http::RequestError;
+use belayer_core::http::{ErrorClass, RequestError};
 use belayer_core::object::Resource;
 use belayer_core::slim::{Keep, OwnerMeta};
 use belayer_holds::names::{
@@ -122,6 +122,7 @@ impl Drain {
                 found.unseen.push(Unseen {
                     what: namespaces.to_string(),
                     why: explain(&error),
+                    unauthenticated: error.class() == ErrorClass::Unauthorized,
                 });
                 BTreeSet::new()
             }

@@ -64,7 +64,7 @@ impl fmt::Display for MaxUnselected {
 /// [`MaxUnselected`](crate::selection::MaxUnselected) is parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "invalid limit {0:?}: use a percentage from 0% to 100% or a number of pods (example: 10% or 50)"
+    "invalid limit {0:?}: use a percentage from 0% to 100% or a number of objects (example: 10% or 50)"
 )]
 pub struct ParseMaxUnselectedError(String);
 
@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for MaxUnselected {
             type Value = MaxUnselected;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a percentage or a number of pods, such as 10% or 50")
+                f.write_str("a percentage or a number of objects, such as 10% or 50")
             }
 
             fn visit_u64<E: de::Error>(self, count: u64) -> Result<Self::Value, E> {

@@ -143,6 +143,11 @@ impl RecordDecision {
         }
     }
 
+    /// Whether the record waits for the wipe of its node.
+    pub(crate) fn is_wiping(&self) -> bool {
+        self.row == row::WIPING && !matches!(self.effect, Some(Effect::Status(_)))
+    }
+
     pub(super) fn nothing() -> Self {
         Self {
             row: row::NOTHING,

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use belayer_holds::decision::Notice;
 use jiff::Timestamp;
 
 use super::decision::{Effect, RecordDecision, StatusWrite};
@@ -115,12 +116,16 @@ pub(super) fn rejected(
         return denied(record, &why, now);
     }
     let mut next = status.clone();
-    if record.policy.wipe == Wipe::Required
-        && !status.is_true(ConditionType::StateWiped)
-        && let Some(decision) = wiping(record, &mut next, clock)
-    {
-        return decision;
-    }
+    let is_to_wipe =
+        record.policy.wipe == Wipe::Required && !status.is_true(ConditionType::StateWiped);
+    let notice = if is_to_wipe {
+        match wiping(record, &mut next, clock) {
+            ControlFlow::Continue(notice) => notice,
+            ControlFlow::Break(decision) => return decision,
+        }
+    } else {
+        None
+    };
     next.phase = Some(Phase::Deleting);
     next.set(
         ConditionType::CreateDenied,
@@ -132,13 +137,20 @@ pub(super) fn rejected(
         row::INTEND,
         Effect::Intend {
             pod: pod.uid.clone(),
-            step: StatusWrite::of(next),
+            step: StatusWrite {
+                notice,
+                ..StatusWrite::of(next)
+            },
         },
     )
 }
 
-/// Step 3: the wipe of the node. `None` if the re-creation continues without it.
-fn wiping(record: &Record, next: &mut Status, clock: Clock) -> Option<RecordDecision> {
+/// Step 3: the wipe of the node. If the re-creation continues without it, the Event says so.
+fn wiping(
+    record: &Record,
+    next: &mut Status,
+    clock: Clock,
+) -> ControlFlow<RecordDecision, Option<Notice>> {
     let now = clock.now;
     let status = &record.status;
     let since = status
@@ -149,18 +161,44 @@ fn wiping(record: &Record, next: &mut Status, clock: Clock) -> Option<RecordDeci
     // If the create was denied, it was tried: the time was over before.
     if waited < timeout && !status.is_true(ConditionType::CreateDenied) {
         let left = timeout - waited;
-        let node = status.node_name.clone()?;
+        let Some(node) = status.node_name.clone() else {
+            return ControlFlow::Continue(None);
+        };
         let step = StatusWrite::of(node_gone_status(record, now));
-        return Some(RecordDecision {
+        return ControlFlow::Break(RecordDecision {
             again: Some(left.min(NODE_INTERVAL)),
             ..RecordDecision::of(row::WIPING, Effect::ReadNode { node, step })
         });
     }
     match record.policy.on_wipe_timeout {
-        OnWipeTimeout::Fail => Some(wipe_failed(record, now)),
+        OnWipeTimeout::Fail => ControlFlow::Break(wipe_failed(record, now)),
         OnWipeTimeout::Proceed => {
             avoid_node(next);
-            None
+            ControlFlow::Continue(
+                status
+                    .node_name
+                    .as_deref()
+                    .map(|node| timed_out(record, node)),
+            )
         }
     }
+}
+
+/// Otherwise only an affinity that the user did not write would show why the pod does not return to its node.
+fn timed_out(record: &Record, node: &str) -> Notice {
+    let condition = record.status.condition(ConditionType::StateWiped);
+    let message = condition.map_or("", |condition| &*condition.message);
+    let why = if message.is_empty() {
+        String::new()
+    } else {
+        format!(" ({message})")
+    };
+    Notice::warning(
+        "WipeTimedOut",
+        format!(
+            "its directories on node {node} were not removed within {} s{why}: it is re-created, but never again on that \
+             node",
+            record.policy.wipe_timeout_seconds
+        ),
+    )
 }

@@ -15,8 +15,8 @@ use crate::NAME;
 use crate::api::{self, Phase};
 use crate::component::{self, Parts, PodRecreation};
 use crate::config::Settings;
-use crate::decide::{Effect, RecordDecision, RecordSnapshot, decide};
-use crate::holds::HoldSnapshot;
+use crate::decide::{Effect, RecordDecision, RecordSnapshot, decide, is_of_record};
+use crate::holds::{HoldSnapshot, has_rejection};
 use crate::row;
 use crate::snapshot::{PodState, Rejection};
 
@@ -61,6 +61,12 @@ impl Observed {
         phase == Some(Phase::Deleting) && self.hold.pod.deleting
     }
 
+    /// Whether the record of the pod has its rejection, and has yet to delete the pod.
+    pub(crate) fn is_rejection_recorded(&self) -> bool {
+        let record = self.recreation.record.as_ref();
+        record.is_some_and(|record| has_rejection(record, &self.hold.pod))
+    }
+
     /// Whether a rejection of the pod leads to no re-creation. Once a record has it, only a start refutes it.
     fn is_refused(&self, rejection: &Rejection) -> bool {
         let record = self.recreation.record.as_ref();
@@ -98,7 +104,28 @@ impl Observed {
         if decision.row != row::NOTHING || decision.again.is_some() {
             notes.push(next(&decision));
         }
+        notes.extend(self.avoided_nodes());
         notes
+    }
+
+    /// The nodes that Belayer excluded for a re-created pod that has not started.
+    fn avoided_nodes(&self) -> Option<String> {
+        let pod = &self.hold.pod;
+        let record = self.recreation.record.as_ref()?;
+        let nodes = &record.status.avoid_nodes;
+        if pod.state != PodState::Pending || nodes.is_empty() || !is_of_record(record, pod) {
+            return None;
+        }
+        let because = if record.policy.avoid_rejected_node {
+            "rejected it (podRecreation.avoidRejectedNode)"
+        } else {
+            "kept directories of the rejected pod longer than podRecreation.wipeTimeoutSeconds"
+        };
+        Some(format!(
+            "it cannot run on {}: Belayer added a required node affinity (metadata.name NotIn) to the re-created pod, because \
+             each of these nodes {because}",
+            nodes.join(", ")
+        ))
     }
 }
 

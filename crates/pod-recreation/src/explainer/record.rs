@@ -7,9 +7,10 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::SWITCH;
-use crate::api::{ConditionType, Status};
+use crate::api::{ConditionType, OnWipeTimeout, Status};
 use crate::decide::{Effect, decide};
 use crate::explainer::observed::{next, recreation};
+use crate::record::Record;
 use crate::{NAME, Settings, api, row};
 use belayer_controller::Site;
 use belayer_controller::explain::Live;
@@ -53,6 +54,11 @@ impl Records {
             .notice
             .as_ref()
             .filter(|_| decision.effect.is_none());
+        let wipe = snapshot
+            .record
+            .as_ref()
+            .filter(|_| decision.is_wiping())
+            .map(|record| wipe_must_end(record));
         let status = snapshot.record.map(|record| record.status);
         // Under this rule the record ends: Belayer does not try again.
         let denied = status
@@ -78,6 +84,7 @@ impl Records {
             missing: notice
                 .map(|notice| notice.message.to_string())
                 .into_iter()
+                .chain(wipe)
                 .chain(denied)
                 .chain(drained)
                 .collect(),
@@ -121,6 +128,30 @@ pub(crate) fn denied(status: &Status, now: Timestamp) -> Option<String> {
         age(since.as_secs()),
         condition.message
     ))
+}
+
+/// What the wipe of the rejected pod's node lacks, and what follows if it does not end in time.
+fn wipe_must_end(record: &Record) -> String {
+    let status = &record.status;
+    let policy = &record.policy;
+    let node = status.node_name.as_deref().unwrap_or_default();
+    let condition = status.condition(ConditionType::StateWiped);
+    let message = condition.map_or("", |condition| &*condition.message);
+    let says = if message.is_empty() {
+        "it is not reported yet"
+    } else {
+        message
+    };
+    let then = match policy.on_wipe_timeout {
+        OnWipeTimeout::Proceed => {
+            "re-creates the pod, but never again on that node (onWipeTimeout: proceed)"
+        }
+        OnWipeTimeout::Fail => "does not re-create the pod (onWipeTimeout: fail)",
+    };
+    let limit = policy.wipe_timeout_seconds;
+    format!(
+        "the wipe of node {node} must end: {says}. {limit} s after the rejection Belayer {then}"
+    )
 }
 
 /// The action of a step on the record or its pod.

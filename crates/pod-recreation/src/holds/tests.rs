@@ -466,3 +466,23 @@ fn a_pod_to_recreate_loses_all_holds_of_belayer() {
     };
     assert_eq!(evidence.reach(), Reach::AllHolds);
 }
+
+/// The record of such a pod is up to date: what it waits for is the record's own steps.
+#[rstest]
+#[case::the_first_pod(rejected(pod()), Phase::Rejected)]
+#[case::before_its_deletion(rejected(pod()), Phase::Deleting)]
+#[case::a_re_created_pod(
+    PodView { uid: Uid::new("u-1"), ..of_attempt(2, rejected(pod())) },
+    Phase::Rejected
+)]
+fn row_12_a_recorded_rejection_waits_for_the_steps_of_its_record(
+    #[case] pod: PodView,
+    #[case] phase: Phase,
+) {
+    let decision = decide(&snapshot(pod, record(phase)), Timestamp::UNIX_EPOCH);
+    assert_eq!(decision.row.number, row::KEEP.number);
+    assert_eq!(
+        decision.missing[0].to_string(),
+        "the steps of its record must end (see PodRecreation web-u-1)"
+    );
+}

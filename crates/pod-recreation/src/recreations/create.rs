@@ -43,7 +43,19 @@ impl Execution<'_> {
         if let Some(node) = spec.pod["spec"]["nodeName"].as_str()
             && step.next.avoid_nodes.iter().any(|avoided| avoided == node)
         {
-            let why = format!("its user bound it to node {node}, on which it must not run again");
+            let is_new = !record
+                .status
+                .avoid_nodes
+                .iter()
+                .any(|avoided| avoided == node);
+            let because = if is_new {
+                ", because its directories there were not removed in time"
+            } else {
+                ""
+            };
+            let why = format!(
+                "its user bound it to node {node}, on which it must not run again{because}"
+            );
             let end = reported_step(record, &why, clock::now());
             return self.write(record, &end).await;
         }

@@ -338,6 +338,28 @@ fn a_waiting_pvc_reports_the_pods_that_use_it() {
     assert_eq!(decision.requeue_after, Some(RESYNC));
 }
 
+/// T3: of such a pod it is not known which PVCs it uses.
+#[test]
+fn t3_a_pod_with_too_many_pvcs_may_use_a_pvc() {
+    let any = Pod {
+        pvcs: Box::from([belayer_core::slim::ANY_PVC.into()]),
+        ..user("any")
+    };
+    let waits = |pods: &[Pod]| {
+        let world = pvc().held().deleting_for(60).used_by_pods(pods);
+        decide(&world, at(NOW)).notices[0].message.to_string()
+    };
+    assert_eq!(
+        waits(std::slice::from_ref(&any)),
+        "deletion of this PVC waits: it may be used by the pod any: it refers to more PVCs than Belayer keeps"
+    );
+    assert_eq!(
+        waits(&[user("a"), any]),
+        "deletion of this PVC waits: it is used by the pods a, any; 1 of them may use it: it refers to more PVCs than \
+         Belayer keeps"
+    );
+}
+
 /// A live read that began when the deletion was seen may be older than it.
 #[test]
 fn a_user_found_by_a_read_as_old_as_the_deletion_is_read_again_at_once() {

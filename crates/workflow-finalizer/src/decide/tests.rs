@@ -177,18 +177,15 @@ fn a16_only_a_workflow_that_another_finalizer_keeps_goes_on_running() {
     assert_eq!(KeptRunning::prove(&deleted(&["orphan"])), None);
 }
 
-#[test]
-fn a_waiting_deletion_is_reported_with_the_number_of_pods() {
-    let decision = decide(
-        &workflow().held().deleting().pods(7).0,
-        Timestamp::UNIX_EPOCH,
-    );
+#[rstest]
+#[case::one(1, "1 of its pods is released")]
+#[case::many(7, "7 of its pods are released")]
+fn a_waiting_deletion_is_reported_with_the_number_of_pods(#[case] pods: usize, #[case] says: &str) {
+    let waiting = workflow().held().deleting().pods(pods).0;
+    let decision = decide(&waiting, Timestamp::UNIX_EPOCH);
     assert_eq!(decision.notices[0].reason, "DeletionWaits");
-    assert!(
-        decision.notices[0]
-            .message
-            .contains("7 of its pods are released")
-    );
+    let message = &decision.notices[0].message;
+    assert!(message.contains(says), "{message}");
     assert!(decision.requeue_after.is_some());
 }
 

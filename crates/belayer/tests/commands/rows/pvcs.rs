@@ -86,6 +86,42 @@ async fn pvcs_of_pvc_protection(#[context] case: Context, #[case] expected: Expe
         .await;
 }
 
+/// Rule 6 releases it once its pods have ended, before they are deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pvc_of_a_workflow_waits_for_the_end_of_its_pods() {
+    let stage = Stage::new().await;
+    let uid = stage.create(
+        &workflows(),
+        "yard",
+        json!({
+            "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": { "name": "build" }, "spec": {},
+        }),
+    );
+    let pvcs = Gvr::new("", "v1", "persistentvolumeclaims");
+    let pvc = json!({
+        "metadata": { "name": "data", "finalizers": ["belayer.dev/pvc-protection"], "ownerReferences": [{
+            "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "build", "uid": uid, "controller": true,
+        }] },
+        "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
+    });
+    stage.create(&pvcs, "yard", pvc);
+    let pod = json!({
+        "metadata": { "name": "db-0" },
+        "status": { "phase": "Running" },
+        "spec": {
+            "nodeName": "n1", "containers": [{ "name": "m", "image": "m" }],
+            "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }],
+        },
+    });
+    stage.create(&Gvr::PODS, "yard", pod);
+    stage.delete(&pvcs, Some("yard"), "data");
+    let config = stage.config("pvcProtection:\n  finalizer: belayer.dev/pvc-protection\n");
+    let next = "once the workflow has finished and the last of these pods has ended";
+    let waits = expected(row::IN_USE, "keep", next).without("db-0");
+    let arguments = ["pvc/data", "-n", "yard", &config];
+    stage.explain(&arguments, &waits).await;
+}
+
 /// Row 1 is about a PVC that does not exist: there is nothing to explain.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_01_a_missing_pvc_is_an_error() {

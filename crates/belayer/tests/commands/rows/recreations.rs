@@ -178,10 +178,13 @@ fn writes(row: &'static Rule) -> Expected {
 #[case::row_25_waits_for_the_wipe(
     Under::Rejected,
     json!({ "phase": "Rejected", "rejectedUID": "$pod", "nodeName": "n1", "conditions": [
-        { "type": "StateWiped", "status": "False", "lastTransitionTime": "$now" },
+        { "type": "StateWiped", "status": "False", "reason": "NotComplete", "message": "/ws/m is a mount", "lastTransitionTime": "$now" },
         { "type": "PodRejected", "status": "True", "lastTransitionTime": "$now" },
     ] }),
-    step(row::WIPING, "nothing", "checks whether the node still exists")
+    step(row::WIPING, "nothing", "checks whether the node still exists").without(
+        "the wipe of node n1 must end: /ws/m is a mount. 120 s after the rejection Belayer re-creates the pod, but never again \
+         on that node (onWipeTimeout: proceed)"
+    )
 )]
 #[case::row_26_to_be_tried(Under::Rejected, json!({ "phase": "Rejected", "attempts": 0, "rejectedUID": "$pod" }), step(row::INTEND, "write-status", "tries the create"))]
 #[case::row_27_to_be_deleted(Under::Rejected, json!({ "phase": "Deleting", "rejectedUID": "$pod" }), step(row::DELETE, "delete-pod", "deletes the pod, by its UID"))]
@@ -279,6 +282,22 @@ async fn a_rejected_pod_shows_its_next_step(#[case] recorded: bool, #[case] text
     stage.explain(&["pod/a", "-n", "yard"], &kept).await;
     let answer = stage.world.run(&["explain", "pod/a", "-n", "yard"]).await;
     assert!(answer.has(text), "{}{}", answer.out, answer.err);
+}
+
+/// The hold of a pod whose rejection is recorded waits for the steps of the record, not for the record.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rejected_pod_names_its_record() {
+    let stage = Stage::new().await;
+    let uid = stage.pod("yard", metadata(json!({})), rejected());
+    let status = json!({ "phase": "Rejected", "attempts": 0, "rejectedUID": uid });
+    stage.record(&record_of(&uid), &uid, status);
+    let missing = format!(
+        "the steps of its record must end (see PodRecreation {})",
+        record_of(&uid)
+    );
+    let next = "Belayer deletes the rejected pod and creates it again; the hold is removed then";
+    let kept = Expected::of("pod-recreation", row::KEEP, "keep", next).without(missing.leak());
+    stage.explain(&["pod/a", "-n", "yard"], &kept).await;
 }
 
 /// The required change is shown for the pod, for its record, and for a pod that does not exist.

@@ -8,6 +8,7 @@ use belayer::server::Health as _;
 use belayer_core::client;
 use belayer_core::executor::Writes;
 use belayer_core::logged::Log;
+use belayer_core::object::ObjectKey;
 use belayer_holds::names::{POD_RECREATION_HOLD, USER_AGENT};
 use belayer_pod_recreation::{Settings, crd};
 use belayer_sandbox::{Answer, Fault, Gvr, Match, Subresource, Verb, WatchEnd};
@@ -319,7 +320,17 @@ async fn a_node_that_is_not_wiped_in_time_is_avoided() {
     );
     let belayer = yard.run();
     wiping_pod(&yard);
+    yard.until("it is created again", || yard.phase() == "Recreated")
+        .await;
+    let web = ObjectKey::new(super::YARD, "web");
+    let seen = crate::explained::explained(&yard.world, &Settings::default(), web).await;
+    let notes = seen.unwrap().notes.join("\n");
+    assert!(
+        notes.contains("it cannot run on node-1: Belayer added a required node affinity"),
+        "{notes}"
+    );
     yard.until("it runs", || yard.is_settled("web")).await;
+    assert_eq!(yard.world.events("WipeTimedOut"), 1);
     let terms = &yard.find("web").unwrap()["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         ["nodeSelectorTerms"];
     assert_eq!(terms[0]["matchFields"][0]["values"], json!(["node-1"]));

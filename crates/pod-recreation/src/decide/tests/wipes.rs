@@ -291,3 +291,47 @@ fn r6_the_status_without_a_wipe(
     assert_eq!(written.phase, Some(Phase::Rejected));
     assert_eq!(written.attempts, 1);
 }
+
+/// R7: without the Event only an affinity that its user did not write shows that the pod never returns to the node.
+#[rstest]
+#[case::with_a_report("/ws/u-1/mnt is a mount in use", " (/ws/u-1/mnt is a mount in use)")]
+#[case::without_a_text("", "")]
+fn r7_a_wipe_that_timed_out_is_reported(#[case] message: &str, #[case] quoted: &str) {
+    let mut record = wipe(OnWipeTimeout::Proceed, record(Some(Phase::Rejected)));
+    let no = ConditionStatus::False;
+    let because = ("NotComplete", message);
+    record
+        .status
+        .set(ConditionType::StateWiped, no, because, at(1_100));
+    let decision = decide(&snapshot(record, rejected_pod("u-1")), at(1_120));
+    let Some(Effect::Intend { step, .. }) = decision.effect else {
+        panic!("{decision:?}");
+    };
+    let expected = format!(
+        "its directories on node node-1 were not removed within 120 s{quoted}: it is re-created, but never again on that node"
+    );
+    assert_eq!(step.notice, Some(Notice::warning("WipeTimedOut", expected)));
+}
+
+/// A wipe that is complete, or not required, has no such Event.
+#[rstest]
+#[case::wiped(true)]
+#[case::not_required(false)]
+fn r7_only_a_timeout_is_reported(#[case] is_wiped: bool) {
+    let mut record = record(Some(Phase::Rejected));
+    if is_wiped {
+        record = wipe(OnWipeTimeout::Proceed, record);
+        let because = ("Wiped", "");
+        record.status.set(
+            ConditionType::StateWiped,
+            ConditionStatus::True,
+            because,
+            at(1_100),
+        );
+    }
+    let decision = decide(&snapshot(record, rejected_pod("u-1")), at(9_999));
+    let Some(Effect::Intend { step, .. }) = decision.effect else {
+        panic!("{decision:?}");
+    };
+    assert_eq!(step.notice, None);
+}
