@@ -119,9 +119,9 @@ impl<'a> Parts<'a> {
 
     /// The number without its point; `None` if it is too large.
     fn mantissa(&self) -> Option<i128> {
-        let digits = self.whole.bytes().chain(self.fraction.bytes());
+        let mut digits = self.whole.bytes().chain(self.fraction.bytes());
         let add = |sum: i128, digit: u8| sum.checked_mul(10)?.checked_add(i128::from(digit - b'0'));
-        digits.fold(Some(0), |sum, digit| add(sum?, digit))
+        digits.try_fold(0, add)
     }
 }
 
@@ -164,13 +164,9 @@ impl Amount {
         self.mantissa = self.mantissa.saturating_mul(1 << exponent);
         self = self.rounded_to(-9);
         match power(-self.scale) {
-            Some(unit) if self.mantissa / unit < most => {
-                if self.mantissa < unit {
-                    self.notation = Notation::Decimal;
-                }
-            }
-            Some(_) => (self.mantissa, self.scale) = (most, 0),
-            None => {}
+            Some(unit) if self.mantissa / unit >= most => (self.mantissa, self.scale) = (most, 0),
+            Some(unit) if self.mantissa < unit => self.notation = Notation::Decimal,
+            _ => {}
         }
         self
     }
