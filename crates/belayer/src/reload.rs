@@ -195,7 +195,7 @@ impl Watcher {
     }
 }
 
-/// Waits until the new controllers have all caches, or, after [`WARM_WITHIN`], all that the running ones have.
+/// Waits until the new controllers have all caches, or, after a minute, all that the running ones have.
 pub async fn warm(new: &impl Health, running: &impl Health) {
     let mut report_at = Instant::now() + WARM_WITHIN;
     loop {

@@ -220,6 +220,7 @@ fn evidence(step: &Step<'_>) -> Verdict {
         .into_iter()
         .find(|hold| step.history.release_reason(object, hold).is_none());
     match without {
+        None if too_early && step.history.is_by_hand(object) => Verdict::ByHand,
         None if too_early => Verdict::Broken(format!(
             "{} was released before nodeLostDelay or releaseAfter was over",
             describe(object)

@@ -74,6 +74,7 @@ fn each_kind_of_event_has_its_own_name() {
 #[case::the_gate_may_not_be_written_for_half_a_minute(61_065_268)]
 #[case::argo_writes_its_first_status_a_minute_late(63_170_192)]
 #[case::a_pod_of_an_earlier_workflow_has_the_name(64_000_230)]
+#[case::a_tenant_labels_a_running_pod_as_read(64_589_167)]
 #[case::events_of_a_pod_whose_release_is_denied(64_368_512)]
 fn no_seed_fails_again(#[case] seed: u64) {
     let outcome = run(&Plan::of(seed));

@@ -355,7 +355,7 @@ pub(super) fn force(object: &Terminating, finalizer: &str, world: &World) -> Ste
     // After one removal the next command fails: the index of its finalizer may have changed.
     let order = match object.finalizers.len() {
         0 | 1 => "",
-        _ => " Several finalizers one at a time: run this command again after each.",
+        _ => " Remove one finalizer at a time, and run this command again after each.",
     };
     Step::run(
         format!(

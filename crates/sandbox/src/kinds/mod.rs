@@ -5,6 +5,7 @@ pub(crate) mod crd;
 pub(crate) mod data;
 pub(crate) mod event;
 pub(crate) mod lease;
+mod messages;
 pub(crate) mod namespace;
 pub(crate) mod node;
 pub(crate) mod pod;

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-use super::protobuf;
+use super::messages;
 
 pub(crate) use decode::{decode, unknown_fields, zero};
 pub(crate) use openapi::{full_name, schemas};
@@ -130,7 +130,7 @@ fn types() -> &'static Types {
                 .map(|(name, texts)| {
                     let atomic = document.atomic.contains(&name);
                     let mut fields = fields(texts);
-                    for omitted in protobuf::omitted(&name) {
+                    for omitted in messages::omitted(&name) {
                         if let Some(field) = fields.get_mut(omitted) {
                             field.omits = true;
                         }

@@ -1,23 +1,15 @@
 //! The table columns of built-in kinds.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::cells::{
-    access_modes, age, event_first_seen, event_object, event_seen, event_source, name,
-    node_address, node_info, node_roles, node_status, or_none, pod_ready, pod_restarts, pod_status,
-    pvc_status, unset,
+    AGE, Builtin, NAME, access_modes, event_first_seen, event_object, event_seen, event_source,
+    name, node_address, node_info, node_roles, node_status, or_none, pod_ready, pod_restarts,
+    pod_status, pvc_status, unset,
 };
 use super::workloads;
 use crate::meta;
 
-type Cell = fn(&Value, Timestamp) -> Value;
-
-/// Heading, type, format, priority, and the function that renders the cell.
-pub(super) type Builtin = (&'static str, &'static str, &'static str, i32, Cell);
-
-pub(super) const NAME: Builtin = ("Name", "string", "name", 0, name);
-pub(super) const AGE: Builtin = ("Age", "string", "", 0, age);
 const DATA: Builtin = ("Data", "string", "", 0, |o, _| {
     let keys = |field: &str| {
         o.get(field)

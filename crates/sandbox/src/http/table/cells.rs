@@ -5,6 +5,14 @@ use serde_json::{Value, json};
 
 use crate::meta;
 
+type Cell = fn(&Value, Timestamp) -> Value;
+
+/// Heading, type, format, priority, and the function that renders the cell.
+pub(super) type Builtin = (&'static str, &'static str, &'static str, i32, Cell);
+
+pub(super) const NAME: Builtin = ("Name", "string", "name", 0, name);
+pub(super) const AGE: Builtin = ("Age", "string", "", 0, age);
+
 pub(super) fn unset(text: &str) -> &str {
     if text.is_empty() { "<unset>" } else { text }
 }

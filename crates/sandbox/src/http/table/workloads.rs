@@ -3,8 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::builtin::{AGE, Builtin, NAME};
-use super::cells::{lasting, or_none, since};
+use super::cells::{AGE, Builtin, NAME, lasting, or_none, since};
 use crate::meta;
 
 const CONTAINERS: Builtin = ("Containers", "string", "", 1, |o, _| {

@@ -6,7 +6,7 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::verdict::{SchemaVerdict, earlier, inner, name};
-use super::{INT_OR_STRING, embedded, flag, format, is_typed, lists, property};
+use super::{INT_OR_STRING, children, embedded, flag, format, is_typed, lists, property};
 use crate::error::Cause;
 use crate::kinds::scale::Paths;
 
@@ -338,25 +338,6 @@ fn collect_patterns(schema: &Value, patterns: &mut HashMap<String, Regex>) {
         patterns.insert(pattern.to_owned(), compiled);
     }
     children(schema, |_, child| collect_patterns(child, patterns));
-}
-
-/// Calls `visit` with every direct part of a schema, and its path in the schema.
-pub(super) fn children<'a>(schema: &'a Value, mut visit: impl FnMut(String, &'a Value)) {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    for (name, child) in properties.into_iter().flatten() {
-        visit(format!("properties[{name}]"), child);
-    }
-    for name in ["items", "additionalProperties", "not"] {
-        if let Some(child) = schema.get(name).filter(|child| child.is_object()) {
-            visit(name.to_owned(), child);
-        }
-    }
-    for name in ["allOf", "anyOf", "oneOf"] {
-        let branches = schema.get(name).and_then(Value::as_array);
-        for (index, child) in branches.into_iter().flatten().enumerate() {
-            visit(format!("{name}[{index}]"), child);
-        }
-    }
 }
 
 fn quoted(text: &str) -> String {

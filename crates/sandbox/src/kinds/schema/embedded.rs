@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::check::children;
+use super::children;
 use super::verdict::inner;
 use super::{EMBEDDED, flag, property};
 use crate::error::Cause;

@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use serde_json::{Map, Value};
 
-use super::check::children;
+use super::children;
 use super::verdict::inner;
 use super::{list_type, property};
 use crate::error::Cause;

@@ -138,6 +138,25 @@ pub(crate) fn default(schema: &Value, value: &mut Value) {
     }
 }
 
+/// Calls `visit` with every direct part of a schema, and its path in the schema.
+fn children<'a>(schema: &'a Value, mut visit: impl FnMut(String, &'a Value)) {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (name, child) in properties.into_iter().flatten() {
+        visit(format!("properties[{name}]"), child);
+    }
+    for name in ["items", "additionalProperties", "not"] {
+        if let Some(child) = schema.get(name).filter(|child| child.is_object()) {
+            visit(name.to_owned(), child);
+        }
+    }
+    for name in ["allOf", "anyOf", "oneOf"] {
+        let branches = schema.get(name).and_then(Value::as_array);
+        for (index, child) in branches.into_iter().flatten().enumerate() {
+            visit(format!("{name}[{index}]"), child);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::check::children;
+use super::children;
 use super::{format, list_type};
 use crate::error::Cause;
 
