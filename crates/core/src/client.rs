@@ -67,7 +67,8 @@ pub fn connect(mut config: Config, user_agent: &str) -> Result<Client, kube::Err
         .build())
 }
 
-/// The same without a limit of the requests in flight, with other connections: for the Lease.
+/// The same without a limit of the requests in flight, with other connections: for requests that must not wait, such as
+/// those for the Lease.
 ///
 /// # Errors
 ///

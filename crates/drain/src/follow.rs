@@ -271,12 +271,17 @@ impl Follower {
         }
         let executor = self.gate.executor();
         // A gate is gone if its owner is: an account that was created again has another UID.
-        let known = state.as_ref().and_then(|_| self.user.lock().clone());
+        if state.is_none() {
+            *self.user.lock() = None;
+        }
+        let known = self.user.lock().clone();
         let user = match known {
             Some(user) => user,
-            None => User::find(executor).await?,
+            None => {
+                let found = User::find(executor).await?;
+                self.user.lock().insert(found).clone()
+            }
         };
-        *self.user.lock() = Some(user.clone());
         let account = user.account(self.gate.key().namespace().unwrap_or_default());
         let Some(state) = state else {
             let keys = self.status.keys();

@@ -126,16 +126,17 @@ pub async fn explain(
     let kind = discovered
         .find(kind)
         .ok_or_else(|| unknown_kind(&discovered, kind))?;
-    let key = match kind.namespaced {
-        // The path would be that of a cluster-scoped kind, and the server would answer that it serves none.
-        true if namespace.is_empty() => {
-            return Err(InspectError::NoNamespace {
-                kind: kind.name(),
-                name: name.to_owned(),
-            });
-        }
-        true => ObjectKey::new(namespace, name),
-        false => ObjectKey::cluster(name),
+    // The path would be that of a cluster-scoped kind, and the server would answer that it serves none.
+    if kind.namespaced && namespace.is_empty() {
+        return Err(InspectError::NoNamespace {
+            kind: kind.name(),
+            name: name.to_owned(),
+        });
+    }
+    let key = if kind.namespaced {
+        ObjectKey::new(namespace, name)
+    } else {
+        ObjectKey::cluster(name)
     };
     one(reader, &discovered, kind, &key, belayer, clock).await
 }

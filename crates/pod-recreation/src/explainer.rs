@@ -93,18 +93,18 @@ impl Pods {
         Explained {
             why_not: why_not(&self.settings, pod, observed),
             notes: notes.chain(denied).collect(),
-            ..explained(recreation, held, decision, |action| {
-                match action {
+            ..explained(recreation, held, decision, |action| match action {
                 Action::Nothing if observed.is_being_recreated() => being_recreated(pod),
-                Action::Keep if observed.is_rejection_recorded() => {
-                    "Belayer deletes the rejected pod and creates it again; the hold is removed then".to_owned()
-                }
+                Action::Keep if observed.is_rejection_recorded() => IS_RECORDED.to_owned(),
                 _ => next(action),
-            }
             })
         }
     }
 }
+
+/// For a rejected pod whose record has its rejection.
+const IS_RECORDED: &str =
+    "Belayer deletes the rejected pod and creates it again; the hold is removed then";
 
 /// For a pod without the hold, because its spec is stored in its record.
 fn being_recreated(pod: &Pod) -> String {

@@ -102,7 +102,7 @@ pub(super) async fn run(
     for step in &case.steps {
         let answered = match talk.step(step).await {
             Ok(answered) => answered,
-            // The case ends, and what differed before it is told: it is mostly the reason.
+            // The case ends. The differences before the error are shown too: usually they explain it.
             Err(error) => {
                 outcome.differences.push(Difference {
                     line: step.line,

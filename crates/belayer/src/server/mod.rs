@@ -127,8 +127,7 @@ pub async fn serve(endpoint: Endpoint, routes: Router, stop: CancellationToken) 
 fn is_exhausted(error: &std::io::Error) -> bool {
     const ENOMEM: i32 = 12;
     const ENFILE: i32 = 23;
-    const EMFILE: i32 = 24;
-    matches!(error.raw_os_error(), Some(ENOMEM | ENFILE | EMFILE))
+    bind::has_too_many_files(error) || matches!(error.raw_os_error(), Some(ENOMEM | ENFILE))
 }
 
 fn text(status: StatusCode, body: String) -> Response {

@@ -17,6 +17,18 @@ fn conversion_fails() -> Answer {
     Answer::raw(500, "application/json", status.to_string())
 }
 
+const DEFINITION: &str = "widgets.stuck.example.com";
+
+/// Deletes the definition of Widgets, of which one is kept.
+fn deleted_definition(world: &World) {
+    let widget = json!({
+        "apiVersion": "stuck.example.com/v1", "kind": "Widget",
+        "metadata": { "name": "a", "finalizers": ["example.com/keep"] },
+    });
+    world.create(&world.widgets(), Some("default"), widget);
+    world.delete(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, DEFINITION);
+}
+
 /// The API server lists them as this command does, and fails as well.
 #[rstest]
 #[case::the_conversion_fails(conversion_fails(), "webhook-down", r#""strategy":"None""#)]
@@ -28,20 +40,13 @@ async fn a_definition_whose_instances_cannot_be_listed(
     #[case] step: &str,
 ) {
     let world = World::new().await;
-    let widgets = world.widgets();
-    let widget = json!({
-        "apiVersion": "stuck.example.com/v1", "kind": "Widget",
-        "metadata": { "name": "a", "finalizers": ["example.com/keep"] },
-    });
-    world.create(&widgets, Some("default"), widget);
-    let definition = "widgets.stuck.example.com";
-    world.delete(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, definition);
+    deleted_definition(&world);
     let lists = Match::verb(Verb::List).resource("widgets").client(TOOL);
     let _fault = world
         .sandbox
         .faults()
         .inject(Fault::on(lists).answer(answer));
-    let object = format!("crd/{definition}");
+    let object = format!("crd/{DEFINITION}");
     for arguments in [&["stuck", "-ojson"][..], &["explain", &object, "-ojson"]] {
         let report = world.run(arguments).await.json();
         let group = group(&report, CLEANUP);
@@ -71,14 +76,7 @@ async fn a_webhook_may_reject_updates_of_the_status(
     #[case] expected: bool,
 ) {
     let world = World::new().await;
-    let widgets = world.widgets();
-    let widget = json!({
-        "apiVersion": "stuck.example.com/v1", "kind": "Widget",
-        "metadata": { "name": "a", "finalizers": ["example.com/keep"] },
-    });
-    world.create(&widgets, Some("default"), widget);
-    let definition = "widgets.stuck.example.com";
-    world.delete(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, definition);
+    deleted_definition(&world);
     let services = Gvr::new("", "v1", "services");
     let finalizer = "service.kubernetes.io/load-balancer-cleanup";
     let service = json!({ "metadata": { "name": "s", "finalizers": [finalizer] },

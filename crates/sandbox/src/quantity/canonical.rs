@@ -193,7 +193,7 @@ impl Amount {
         self
     }
 
-    /// `None` if it has too many digits.
+    /// `None` if it has too many digits, or too large an exponent.
     fn show(mut self) -> Option<String> {
         if self.notation == Notation::Binary {
             let unit = power(-self.scale)?;
@@ -205,7 +205,7 @@ impl Amount {
         }
         while self.mantissa % 10 == 0 {
             self.mantissa /= 10;
-            self.scale += 1;
+            self.scale = self.scale.checked_add(1)?;
         }
         while self.scale % 3 != 0 {
             self.mantissa = self.mantissa.checked_mul(10)?;
@@ -256,12 +256,20 @@ mod tests {
         1.1Ei=1268213655067531673600m 00.5Gi=512Mi 1536Mi=1536Mi 1023Mi=1023Mi 1e18=1e18 1e19=10e18 5e-10=1e-9 1.5k=1500 \
         0.15m=150u -1000m=-1 .=0 e3=0 1e2000=100e1998";
 
+    /// Not compared with the real server.
+    const LARGEST: &str = "10e2147483647";
+
     #[test]
     fn the_form_is_that_of_the_real_server() {
         for pair in STORED.split_whitespace() {
             let (text, expected) = pair.split_once('=').unwrap();
             assert_eq!(canonical(text, Finest::Nano).unwrap(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn the_largest_exponent_is_kept() {
+        assert_eq!(canonical(LARGEST, Finest::Nano).unwrap(), LARGEST);
     }
 
     #[rstest]
