@@ -33,7 +33,7 @@ pub(crate) fn results(findings: &mut Findings, history: &History) -> Check {
             Node::Lost if history.release_reason(pod, POD_HOLD).is_some() => {}
             // A node that was destroyed takes the results of its pods with it.
             Node::Lost if history.is_lost_with_node(pod) => {}
-            Node::Lost if history.was_released_as_ignored(pod) => {}
+            Node::Lost if history.was_released_without_result(pod) => {}
             Node::Lost if history.is_by_hand(pod) => findings.by_hand += 1,
             Node::Lost if history.had_hold(uid(pod)) => {
                 broken.push(format!(

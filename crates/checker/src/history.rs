@@ -81,8 +81,9 @@ pub(crate) struct History {
     by_hand: HashSet<String>,
     /// Namespaces that have or had the label with which Belayer ignores them, and when it was removed.
     ignored: HashMap<String, Option<Timestamp>>,
-    /// Objects that Belayer released in an ignored namespace.
-    released_as_ignored: HashSet<String>,
+    /// Objects that Belayer released in an ignored namespace, and pods that it released while they were being deleted and their
+    /// status showed no start: their kubelet may be cut off from the API server, and report a result later.
+    released_without_result: HashSet<String>,
     /// The time of the write that is checked.
     pub(crate) now: Timestamp,
     /// Pods that their kubelet rejected long after it had accepted them: a container may have run unseen.
@@ -134,9 +135,9 @@ impl History {
         let before = before.as_deref();
         if actor == BELAYER
             && before.is_some_and(|before| holds(before).count() > holds(object).count())
-            && self.is_ignored(object)
+            && (self.is_ignored(object) || self.is_deleted_before_start(object))
         {
-            self.released_as_ignored.insert(write.uid.clone());
+            self.released_without_result.insert(write.uid.clone());
         }
         if actor == ARGO_SERVER && Kind::of(&write.resource) == Kind::Workflow {
             self.retry(object);
@@ -342,6 +343,13 @@ impl History {
         without_result && self.ended_by_deletion.contains(uid(pod))
     }
 
+    /// Whether this pod was deleted before its status showed that a container had started: it may be released at once.
+    fn is_deleted_before_start(&self, pod: &Value) -> bool {
+        !self.settings.holds_deleted
+            && main_exit_code(pod).is_none()
+            && self.was_ended_by_deletion(pod)
+    }
+
     /// Whether this pod is being deleted after its node was lost, before its main container ended.
     pub(crate) fn was_node_lost(&self, pod: &Value) -> bool {
         is_deleting(pod)
@@ -446,9 +454,9 @@ impl History {
         })
     }
 
-    /// Whether Belayer released the object in an ignored namespace.
-    pub(crate) fn was_released_as_ignored(&self, object: &Value) -> bool {
-        self.released_as_ignored.contains(uid(object))
+    /// Whether Belayer released the object in an ignored namespace, or a pod that was deleted before its status showed a start.
+    pub(crate) fn was_released_without_result(&self, object: &Value) -> bool {
+        self.released_without_result.contains(uid(object))
     }
 
     /// Whether Belayer ever ignored the object's namespace.

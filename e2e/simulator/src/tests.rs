@@ -75,6 +75,7 @@ fn each_kind_of_event_has_its_own_name() {
 #[case::argo_writes_its_first_status_a_minute_late(63_170_192)]
 #[case::a_pod_of_an_earlier_workflow_has_the_name(64_000_230)]
 #[case::a_tenant_labels_a_running_pod_as_read(64_589_167)]
+#[case::a_kubelet_is_cut_off_before_it_reports_a_start(64_643_388)]
 #[case::events_of_a_pod_whose_release_is_denied(64_368_512)]
 fn no_seed_fails_again(#[case] seed: u64) {
     let outcome = run(&Plan::of(seed));

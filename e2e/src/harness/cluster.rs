@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::belayer::{Belayer, BelayerOptions};
+use super::installed::HOME;
 use crate::kinds;
 use crate::kubectl::Kubectl;
 use crate::providers::{Backend, Capability, Recorder};
@@ -128,6 +129,34 @@ impl Cluster {
         self.create_namespace(&name, labels).await?;
         lock(&self.0.more_namespaces).push(name.clone());
         Ok(name)
+    }
+
+    /// The data of the gate.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn gate(&self) -> Result<Value> {
+        let gate = kinds::gates(self.client(), HOME)
+            .get("belayer-gate")
+            .await?;
+        Ok(gate.data["data"].clone())
+    }
+
+    /// Waits until this key of the gate has this value.
+    ///
+    /// # Errors
+    /// When it does not get it.
+    pub async fn gate_shows(&self, key: &str, expected: &str) -> Result<()> {
+        eventually(
+            &format!("{key} of the gate is {expected}"),
+            SOON,
+            async || {
+                let gate = self.gate().await?;
+                ensure!(gate[key] == expected, "{gate}");
+                Ok(())
+            },
+        )
+        .await
     }
 
     /// All namespaces of the scenario.

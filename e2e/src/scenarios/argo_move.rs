@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 use serde_json::json;
 
+use super::admission::with_write_policies;
 use crate::harness::{
     Belayer, BelayerOptions, Cluster, HOLD, SOON, Scenario, Workflow, eventually, pod,
 };
@@ -52,17 +53,26 @@ async fn there_and_back(cluster: Cluster) -> Result<()> {
 
     // Argo's switch is off: new pods have Belayer's hold only, and `adopt` has no effect on them.
     cluster.create(&pod("build-d").of(&workflow)).await?;
-    let belayer = start(&cluster, "podFinalizer: {profiles: [{builtIn: argo}]}").await?;
-    shows(&cluster, &["build-b [S,H]", "build-d [H]"]).await?;
-    belayer.stop().await?;
-
     if cluster.can(AdmissionPolicies) {
+        with_write_policies(&cluster, held(&cluster, true)).await?;
         without_policies(&cluster, &workflow).await?;
+    } else {
+        held(&cluster, false).await?;
     }
     let belayer = start(&cluster, BACK).await?;
     shows(&cluster, &["build-b [S]", "build-d []"]).await?;
     for controller in ["pod-finalizer", "workflow-finalizer"] {
         nothing_held(&belayer, controller).await?;
+    }
+    belayer.stop().await
+}
+
+/// The pods are held, and with the policies of Belayer's writes the leader turns on the switch of new pods.
+async fn held(cluster: &Cluster, is_on: bool) -> Result<()> {
+    let belayer = start(cluster, "podFinalizer: {profiles: [{builtIn: argo}]}").await?;
+    shows(cluster, &["build-b [S,H]", "build-d [H]"]).await?;
+    if is_on {
+        cluster.gate_shows("hold", "on").await?;
     }
     belayer.stop().await
 }
@@ -174,6 +184,8 @@ async fn observed(cluster: &Cluster) -> Result<Belayer> {
     })
     .await?;
     shows(cluster, &["build-a [S]", "build-b [S]"]).await?;
+    let gate = cluster.gate().await?;
+    ensure!(gate["hold"] != "on", "new pods would be held: {gate}");
     Ok(belayer)
 }
 

@@ -12,7 +12,6 @@ use crate::harness::{
     Cluster, HOLD, KUBERNETES_PVC_HOLD, PVC_HOLD, SOON, Scenario, WORKFLOW_HOLD, eventually,
     finalizers, pod,
 };
-use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, Faults, UnprotectedPvcs};
 use crate::providers::apply;
 
@@ -96,9 +95,7 @@ async fn stopped(cluster: Cluster) -> Result<()> {
         "{held} objects in {} s, {} passes",
         report["seconds"], report["passes"]
     ));
-    let gates = kinds::gates(cluster.client(), "belayer-system");
-    let gate = gates.get("belayer-gate").await?;
-    let data = &gate.data["data"];
+    let data = &cluster.gate().await?;
     ensure!(
         data["mode"] == "draining" && data["drained"] == "true" && !any_switch_is(data, "on"),
         "{data}"
@@ -115,9 +112,7 @@ fn any_switch_is(gate: &Value, word: &str) -> bool {
 /// controller was missing remain off.
 pub(super) async fn back_to_work(cluster: &Cluster) -> Result<()> {
     cluster.drain(&["--resume"]).await?.exited_with(0)?;
-    let gates = kinds::gates(cluster.client(), "belayer-system");
-    let gate = gates.get("belayer-gate").await?;
-    let data = &gate.data["data"];
+    let data = &cluster.gate().await?;
     ensure!(
         data["mode"] == "normal" && data["drained"].is_null() && !any_switch_is(data, "draining"),
         "{data}"
@@ -334,9 +329,8 @@ async fn unselected(cluster: Cluster) -> Result<()> {
     ensure!(on(&cluster.pods().get("stranger").await?) == "z.example.com/theirs");
     ensure!(on(&cluster.pods().get("selected").await?) == HOLD);
     ensure!(on(&cluster.workflows().get("w").await?) == WORKFLOW_HOLD);
-    let gates = kinds::gates(cluster.client(), "belayer-system");
-    let gate = gates.get("belayer-gate").await?;
-    ensure!(gate.data["data"]["mode"] == "normal", "{:?}", gate.data);
+    let gate = cluster.gate().await?;
+    ensure!(gate["mode"] == "normal", "{gate}");
     Ok(())
 }
 
@@ -354,8 +348,7 @@ async fn dry_run(cluster: Cluster) -> Result<()> {
         cluster.held_objects().await?.belayers == before.belayers,
         "it did"
     );
-    let gates = kinds::gates(cluster.client(), "belayer-system");
-    let gate = gates.get("belayer-gate").await?;
-    ensure!(gate.data["data"]["mode"] == "normal", "{:?}", gate.data);
+    let gate = cluster.gate().await?;
+    ensure!(gate["mode"] == "normal", "{gate}");
     Ok(())
 }

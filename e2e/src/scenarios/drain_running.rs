@@ -13,7 +13,6 @@ use crate::harness::{
     BELAYERS, BelayerOptions, Cluster, HOLD, Load, PVC_HOLD, SOON, Scenario, WORKFLOW_HOLD,
     eventually, finalizers, pod, throughout,
 };
-use crate::kinds;
 use crate::providers::Capability::AdmissionPolicies;
 
 /// Objects with holds.
@@ -168,17 +167,8 @@ async fn switched_off_and_on(cluster: &Cluster) -> Result<()> {
     })
     .await?;
     cluster.is_held("a").await?;
-    let gates = kinds::gates(cluster.client(), "belayer-system");
-    let switch = async |key: &str, expected: &str| {
-        eventually(&format!("{key} is {expected}"), SOON, async || {
-            let gate = gates.get("belayer-gate").await?;
-            ensure!(gate.data["data"][key] == expected, "{:?}", gate.data);
-            Ok(())
-        })
-        .await
-    };
-    switch("holdWorkflows", "switched-off").await?;
-    switch("hold", "on").await?;
+    cluster.gate_shows("holdWorkflows", "switched-off").await?;
+    cluster.gate_shows("hold", "on").await?;
     // It is counted after two passes.
     eventually("the release is counted", SOON, async || {
         let labels = [
@@ -195,7 +185,7 @@ async fn switched_off_and_on(cluster: &Cluster) -> Result<()> {
     // After it is switched on again, it adds holds, and so may its policy.
     let belayer = cluster.start_belayer().await?;
     cluster.workflow_is_held("w").await?;
-    switch("holdWorkflows", "on").await?;
+    cluster.gate_shows("holdWorkflows", "on").await?;
     belayer.stop().await
 }
 

@@ -7,7 +7,6 @@ use anyhow::{Result, ensure};
 use crate::harness::{
     BelayerOptions, Cluster, HOLD, SOON, Scenario, eventually, finalizers, pod, throughout,
 };
-use crate::kinds;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![Scenario::alone(
@@ -67,11 +66,10 @@ enum Position {
 
 /// The admission policy's parameter for the scenario's namespace. Its other namespaces are open.
 async fn gate_is(cluster: &Cluster, expected: Position) -> Result<()> {
-    let gates = kinds::gates(cluster.client(), "belayer-system");
     let key = format!("closed.{}", cluster.namespace());
     let what = format!("the gate of the namespace is {expected:?}");
     eventually(&what, SOON, async || {
-        let gate = gates.get("belayer-gate").await?.data["data"].clone();
+        let gate = cluster.gate().await?;
         let position = if gate[&key] == "backlog" {
             Position::Closed
         } else {

@@ -8,7 +8,6 @@ use super::installation::{deployed, deployed_with, remove};
 use crate::harness::{
     Belayer, Cluster, HOLD, SOON, Scenario, eventually, finalizers, manifests, pod, throughout,
 };
-use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, IdleDeployments, Kubectl, Rbac};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -72,7 +71,7 @@ async fn opens_for_one_namespace(cluster: &Cluster) -> Result<()> {
     let profile = format!("{{builtIn: argo, namespaces: {{include: [{here}]}}}}");
     let only_here = format!("--set=podFinalizer.profiles=[{profile}]");
     let belayer = deployed_with(cluster, "belayer", "deployed", &[only_here]).await?;
-    opens(cluster).await?;
+    cluster.gate_shows("hold", "on").await?;
     belayer.stop().await
 }
 
@@ -101,17 +100,8 @@ async fn closed_by(cluster: &Cluster, change: &str, named: &str) -> Result<()> {
     let shown = stays_closed(cluster, &belayer, named).await;
     cluster.sh(&apply).await?;
     shown?;
-    opens(cluster).await?;
+    cluster.gate_shows("hold", "on").await?;
     belayer.stop().await
-}
-
-async fn opens(cluster: &Cluster) -> Result<()> {
-    eventually("the gate opens", SOON, async || {
-        let gate = gate(cluster).await?;
-        ensure!(gate["hold"] == "on", "{gate}");
-        Ok(())
-    })
-    .await
 }
 
 async fn stays_closed(cluster: &Cluster, belayer: &Belayer, named: &str) -> Result<()> {
@@ -126,7 +116,7 @@ async fn stays_closed(cluster: &Cluster, belayer: &Belayer, named: &str) -> Resu
         "the policy adds no hold",
         Duration::from_secs(5),
         async || {
-            let gate = gate(cluster).await?;
+            let gate = cluster.gate().await?;
             ensure!(gate.get("hold").is_none(), "{gate}");
             let name = format!("early-{}", jiff::Timestamp::now().as_microsecond());
             let created = cluster.create(&pod(name).of(&workflow)).await?;
@@ -137,10 +127,4 @@ async fn stays_closed(cluster: &Cluster, belayer: &Belayer, named: &str) -> Resu
         },
     )
     .await
-}
-
-/// The data of the gate.
-async fn gate(cluster: &Cluster) -> Result<serde_json::Value> {
-    let gates = kinds::gates(cluster.client(), "belayer-system");
-    Ok(gates.get("belayer-gate").await?.data["data"].clone())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::admission::remove_policy;
 use crate::harness::{
@@ -49,11 +49,6 @@ async fn create(pods: &Api<DynamicObject>, pod: &PodBuilder) -> Result<DynamicOb
     created.context("create a pod as the tenant")
 }
 
-async fn gate(cluster: &Cluster) -> Result<Value> {
-    let gates = kinds::gates(cluster.client(), "belayer-system");
-    Ok(gates.get("belayer-gate").await?.data["data"].clone())
-}
-
 async fn backlog(cluster: Cluster) -> Result<()> {
     let options = BelayerOptions::default().config("podFinalizer:\n  backlogThreshold: 20\n");
     let belayer = cluster.start_belayer_with(&options).await?;
@@ -71,7 +66,7 @@ async fn backlog(cluster: Cluster) -> Result<()> {
     }
     let key = format!("closed.{}", cluster.namespace());
     eventually("the tenant's namespace is closed", SOON, async || {
-        let gate = gate(&cluster).await?;
+        let gate = cluster.gate().await?;
         ensure!(gate[&key] == "backlog", "the gate is {gate}");
         ensure!(
             gate["hold"] == "on",
@@ -105,7 +100,7 @@ async fn backlog(cluster: Cluster) -> Result<()> {
         cluster.consume(name).await?;
     }
     eventually("the namespace is open again", SOON, async || {
-        let gate = gate(&cluster).await?;
+        let gate = cluster.gate().await?;
         ensure!(gate[&key].is_null(), "{gate}");
         Ok(())
     })

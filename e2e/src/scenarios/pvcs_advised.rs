@@ -64,17 +64,6 @@ async fn event(cluster: &Cluster, reason: &str, pvc: &str) -> Result<String> {
     Ok(text.concat())
 }
 
-async fn switch_is_off(cluster: &Cluster) -> Result<()> {
-    let gates = kinds::gates(cluster.client(), "belayer-system");
-    eventually("the admission policy is switched off", SOON, async || {
-        let gate = gates.get("belayer-gate").await?;
-        let switch = &gate.data["data"]["holdClaims"];
-        ensure!(switch == "switched-off", "{switch}");
-        Ok(())
-    })
-    .await
-}
-
 async fn metric(belayer: &Belayer, name: &str) -> Result<f64> {
     let labels = [("controller", "pvc-protection")];
     belayer.metric(name, &labels).await
@@ -102,7 +91,7 @@ async fn by_default(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer_with(&advising()).await?;
     protected_pvc(&cluster, "data").await?;
     cluster.bound(pod("web").pvc("data")).await?;
-    switch_is_off(&cluster).await?;
+    cluster.gate_shows("holdClaims", "switched-off").await?;
     throughout("the PVC gets no finalizer", WINDOW, async || {
         let all = finalizers_of(&cluster, "data").await?;
         ensure!(all == [KUBERNETES_PVC_HOLD], "{all:?}");
@@ -169,7 +158,7 @@ async fn upgrade(cluster: Cluster) -> Result<()> {
     for name in ["both", "both-deleted", "both-free", "alone-free"] {
         cluster.pvc_is_not_held(name, PVC_HOLD).await?;
     }
-    switch_is_off(&cluster).await?;
+    cluster.gate_shows("holdClaims", "switched-off").await?;
     let theirs = finalizers_of(&cluster, "both-deleted").await?;
     ensure!(theirs == [KUBERNETES_PVC_HOLD], "{theirs:?}");
     throughout(

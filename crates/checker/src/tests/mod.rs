@@ -318,6 +318,34 @@ fn results_is_violated_by_losing_the_result_of_a_pod_with_a_hold() {
     );
 }
 
+/// Seed 64,643,388: the kubelet was cut off from the API server, and reported a result after the release.
+#[rstest]
+#[case::deleted_before_it_started(false, &[])]
+#[case::deleted_while_it_ran(true, &["EVIDENCE", "RESULTS"])]
+fn a_pod_that_was_deleted_before_it_started_may_report_a_result_later(
+    #[case] runs: bool,
+    #[case] broken: &[&str],
+) {
+    let status = |pod: Value| {
+        let mut pod = deleting(pod);
+        if runs {
+            let state = json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}});
+            pod["status"] = json!({"phase": "Running", "containerStatuses": [{"name": "main", "state": state}]});
+        }
+        pod
+    };
+    let mut late = deleting(pod(&[]));
+    let state = json!({"terminated": {"exitCode": 0, "startedAt": "2026-01-01T00:00:00Z"}});
+    late["status"] =
+        json!({"phase": "Succeeded", "containerStatuses": [{"name": "main", "state": state}]});
+    let script = held()
+        .deleted(&Gvr::PODS, &status(pod(&[POD_HOLD])))
+        .belayer(&status(pod(&[])))
+        .pod(&late)
+        .workflow(&lost());
+    assert_eq!(failed(&script.check_script()), broken);
+}
+
 #[test]
 fn losing_the_result_of_a_pod_without_a_hold_is_only_counted() {
     let findings = Script::default()

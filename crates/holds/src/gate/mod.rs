@@ -21,9 +21,8 @@
 //! for good when the last policy that uses it is deleted.
 //!
 //! The value of a switch that is off names what turned it off, and only that turns it on again: `draining` the
-//! drain, `switched-off` a start without the controller, `observing` pod-finalizer while all its profiles only
-//! observe, `off` the backlog limit (which notes it in another key) or an admin. The keys of closed namespaces
-//! belong to pod-finalizer: a drain does not change them.
+//! drain, `switched-off` a controller that does not run or only observes, `off` the backlog limit (which notes it in
+//! another key) or an admin. The keys of closed namespaces belong to pod-finalizer: a drain does not change them.
 //!
 //! ```
 //! use belayer_holds::gate::GateObject;
@@ -55,8 +54,11 @@ pub use client::{Adopted, GateClient};
 /// The value of `mode` in normal operation.
 const NORMAL: &str = "normal";
 
-/// The value of a switch whose controller is switched off.
+/// The value of a switch whose controller is switched off or only observes.
 const SWITCHED_OFF: &str = "switched-off";
+
+/// What 0.1.0 wrote while all profiles of pod-finalizer only observed.
+const OBSERVING: &str = "observing";
 
 /// The value of a switch whose policy may add finalizers.
 const ON: &str = "on";
@@ -268,7 +270,12 @@ impl GateObject {
         &self,
         on: impl Iterator<Item = &'a str>,
     ) -> impl Iterator<Item = &'a str> {
-        on.filter(|key| matches!(self.get(key), None | Some(SWITCHED_OFF | DRAINING)))
+        on.filter(|key| {
+            matches!(
+                self.get(key),
+                None | Some(SWITCHED_OFF | OBSERVING | DRAINING)
+            )
+        })
     }
 
     /// The keys to change so that the switches of these components are on or off, and that name the leader's `lease`. A
@@ -424,6 +431,21 @@ mod tests {
             let after = draining.with(&draining.to_normal());
             assert_eq!(after, state(&[("mode", NORMAL)]));
         }
+    }
+
+    #[rstest]
+    #[case::without_a_value(&[], true)]
+    #[case::its_controller_did_not_run(&[("hold", SWITCHED_OFF)], true)]
+    #[case::observing_as_an_older_version_wrote_it(&[("hold", OBSERVING)], true)]
+    #[case::a_drain_that_was_ended_by_hand(&[("hold", DRAINING)], true)]
+    #[case::by_an_admin_or_the_backlog(&[("hold", "off")], false)]
+    fn only_what_turned_a_switch_off_turns_it_on(
+        #[case] data: &[(&str, &str)],
+        #[case] opens: bool,
+    ) {
+        let before = state(data);
+        let after = before.with(&before.to_components(&["hold"], &[], None));
+        assert_eq!(after.is_on("hold"), opens);
     }
 
     /// H3: the mark that lets the namespace be deleted ends with the drain, also if the mode is reset by hand.

@@ -18,9 +18,6 @@ use crate::snapshot::BacklogLimit;
 /// `off` together with [`GATE_BACKLOG`]; an `off` without that was set by an admin, and Belayer does not revert it.
 pub(crate) const GATE_KEY: &str = "hold";
 
-/// The value of [`GATE_KEY`] while all profiles only observe: then the policy must not write to pods either.
-pub(crate) const OBSERVING: &str = "observing";
-
 /// What the ConfigMap should contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
@@ -57,8 +54,6 @@ impl Wanted {
         profiles: Mode,
     ) -> &'static [(&'static str, Option<&'static str>)] {
         match (profiles, current.get(GATE_KEY), self.backlog) {
-            (Mode::Observe, Some("on"), _) => &[(GATE_KEY, Some(OBSERVING))],
-            (Mode::Enforce, Some(OBSERVING), _) => &[(GATE_KEY, Some("on"))],
             (Mode::Enforce, Some("on"), BacklogLimit::Reached) => &[
                 (GATE_KEY, Some("off")),
                 (GATE_BACKLOG, Some(GATE_BACKLOG_CLOSED)),
@@ -139,18 +134,15 @@ mod tests {
         }
     }
 
+    /// `belayer_drain::follow` turns it off: the only one that knows whether it may be turned on again.
     #[rstest]
-    #[case::no_finalizer_is_added_while_all_observe(Mode::Observe, "on", Some("observing"))]
-    #[case::observing_is_written_once(Mode::Observe, "observing", None)]
-    #[case::an_admins_off_stays(Mode::Observe, "off", None)]
-    #[case::enforcing_adds_finalizers_again(Mode::Enforce, "observing", Some("on"))]
-    fn the_policys_switch_follows_the_profiles(
-        #[case] profiles: Mode,
+    #[case::on("on")]
+    #[case::off_for_another_reason("switched-off")]
+    fn the_policys_switch_is_not_of_the_backlog_while_all_profiles_observe(
         #[case] hold: &str,
-        #[case] expected: Option<&str>,
+        #[values(BacklogLimit::NotReached, BacklogLimit::Reached)] backlog: BacklogLimit,
     ) {
-        let written = change(&[("hold", hold)], BacklogLimit::NotReached, &[], profiles);
-        assert_eq!(written, expected.map(|word| json!({ "hold": word })));
+        assert_eq!(change(&[("hold", hold)], backlog, &[], Mode::Observe), None);
     }
 
     #[rstest]

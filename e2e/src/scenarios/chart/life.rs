@@ -185,7 +185,10 @@ async fn installed_elsewhere(release: &Release) -> Result<()> {
     let done = elsewhere.helm(&install).await;
     let why = done.err().context("it was installed")?.to_string();
     ensure!(why.contains(&release.namespace), "{why}");
-    elsewhere.applied("install", &[]).await.map(drop)
+    let installed = elsewhere.applied("install", &[]).await;
+    // Its namespace goes later than the next scenario begins.
+    restored(&release.cluster, &elsewhere).await?;
+    installed.map(drop)
 }
 
 /// Nothing is deleted while something must stay, and the reason is in the log of the Job.
