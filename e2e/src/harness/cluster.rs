@@ -14,13 +14,15 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::belayer::{Belayer, BelayerOptions};
-use super::installed::HOME;
 use crate::kinds;
 use crate::kubectl::Kubectl;
 use crate::providers::{Backend, Capability, Recorder};
 use crate::wait::{SOON, eventually};
 
 pub use crate::providers::OWN_NODE;
+
+/// Belayer's namespace.
+pub const HOME: &str = "belayer-system";
 
 /// Timeout of a script.
 const SCRIPT_DEADLINE: Duration = Duration::from_secs(600);

@@ -10,14 +10,11 @@ use kube::api::{DynamicObject, EvictParams, ListParams};
 use kube::{Api, Client, ResourceExt as _};
 
 use super::belayer::sum;
-use super::cluster::Cluster;
+use super::cluster::{Cluster, HOME};
 use super::scenario::Scenario;
 use crate::control_plane::{Container, RealNode};
 use crate::kinds;
 use crate::wait::{SOON, eventually};
-
-/// Belayer's namespace.
-pub const HOME: &str = "belayer-system";
 
 /// The Lease of the controllers other than pod-recreation.
 pub(crate) const LEASE: &str = "belayer";

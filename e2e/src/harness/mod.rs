@@ -23,10 +23,10 @@ mod workflows;
 pub(crate) use self::argo::NODE_ID;
 pub use self::argo::{Argo, ArgoOptions, Nodes};
 pub use self::belayer::{Belayer, BelayerOptions};
-pub use self::cluster::{Cluster, OWN_NODE, Setting};
+pub use self::cluster::{Cluster, HOME, OWN_NODE, Setting};
 pub use self::drain::{BELAYERS, HeldObjects, Output};
 pub(crate) use self::installed::LEASE;
-pub use self::installed::{HOME, Installed, lease_holder, manifests, save_logs};
+pub use self::installed::{Installed, lease_holder, manifests, save_logs};
 pub use self::new_cluster::on_new_cluster;
 pub use self::objects::{
     HOLD, NO_SCHEDULER, PodBuilder, WORKFLOW_HOLD, Workflow, ended, finalizers, pod, pvc, workflow,
