@@ -147,3 +147,18 @@ fn kept(place: &str, unselected: usize, held: usize) -> Notice {
         ),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_back_names_the_way_out() {
+        let text = format!("{:?}", kept("in namespace ci", 30, 40));
+        // Without the configuration, the default one would decide what is released.
+        assert!(
+            text.contains("`belayer drain --unselected --config FILE` releases them"),
+            "{text}"
+        );
+    }
+}
