@@ -68,6 +68,12 @@ fn row(
     if !place.is_null() {
         return [path, written(place), source.origin(key.path)];
     }
+    // The deprecated key sets the same.
+    let seconds = &source.value()["podRecreation"]["backoffSeconds"];
+    if key.path == "podRecreation.backoff.initial" && !seconds.is_null() {
+        let from = source.origin("podRecreation.backoffSeconds");
+        return [path, format!("{}s", written(seconds)), from];
+    }
     let value = match key.path {
         "leaderElection.resourceNamespace" => settings.namespace.clone(),
         _ => key.default.to_owned(),

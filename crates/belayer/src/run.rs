@@ -322,7 +322,11 @@ impl Supervisor {
 fn shown(source: &Source, settings: &Settings) -> Result<Query, Failure> {
     let election = settings.election.as_ref();
     let lease = election.map(|election| election.lease.to_string());
-    status_query(source, settings.namespace.clone(), lease)
+    Ok(Query {
+        // The path is one of this process: who reads the page has the file in another place.
+        config: None,
+        ..status_query(source, settings.namespace.clone(), lease)?
+    })
 }
 
 fn operator_parts(operator: &Operator) -> current::OperatorParts {

@@ -56,6 +56,9 @@ pub struct Report {
     pub handed_over: u64,
     /// Further information.
     pub notes: Vec<String>,
+    /// Whether only the kinds that the configuration holds were listed.
+    #[serde(skip)]
+    pub configured_kinds: bool,
     /// Number of passes.
     pub passes: u32,
     /// Objects in the last pass.

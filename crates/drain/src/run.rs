@@ -186,6 +186,7 @@ impl Drain {
             dead_apis: Vec::new(),
             handed_over: 0,
             notes: Vec::new(),
+            configured_kinds: !matches!(self.kinds, Kinds::Served),
             passes: 0,
             objects: 0,
             seconds: 0.0,

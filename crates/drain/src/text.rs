@@ -147,7 +147,12 @@ fn released(report: &Report, text: &mut String) {
     };
     if holds == 0 {
         let objects = one_or_many(report.objects, "object", "objects");
-        let _ = writeln!(text, "{verb} no hold: {objects} of all kinds checked.");
+        let kinds = if report.configured_kinds {
+            "the configured kinds checked; --configured-kinds leaves out all others"
+        } else {
+            "all kinds checked"
+        };
+        let _ = writeln!(text, "{verb} no hold: {objects} of {kinds}.");
         return;
     }
     let _ = writeln!(

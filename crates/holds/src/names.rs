@@ -174,5 +174,10 @@ pub const GATE_BACKLOG_CLOSED: &str = "closed";
 /// are therefore not released.
 pub const HELD_BACK: &str = "MassReleaseHeldBack";
 
+/// How these objects are released if the change was intended. Without its configuration, the default one would decide
+/// what Belayer no longer selects.
+pub const RELEASE_UNSELECTED: &str = "`belayer drain --unselected --config FILE` releases them; FILE is the configuration that \
+                                      Belayer runs with, left out if it runs without one";
+
 /// Belayer's name in requests: `fieldManager`, user agent, event source.
 pub const FIELD_MANAGER: &str = "belayer";

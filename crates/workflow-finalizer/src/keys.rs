@@ -8,7 +8,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key::live("workflowFinalizer.workers", "1 to 1024", "16", "Maximum number of workflows processed concurrently, per kind.").flag("--workers"),
     Key::live("workflowFinalizer.maxUnselected", "workflows or percent", "10%", "As `podFinalizer.maxUnselected`."),
     Key::live("workflowFinalizer.resync", "duration, 1s or more", "1m", "How often a waiting deletion is checked again without an event."),
-    Key::live("workflowFinalizer.owners", "list, not empty", "[{}]", "The kinds that are held; the workflows of Argo Workflows if left out. After you remove a kind from the list, `belayer drain --unselected` removes the finalizers from its objects."),
+    Key::live("workflowFinalizer.owners", "list, not empty", "[{}]", "The kinds that are held; the workflows of Argo Workflows if left out. After you remove a kind from the list, `belayer drain --unselected --config FILE`, with the new file, removes the finalizers from its objects."),
     Key::live("workflowFinalizer.owners[].owner.group", "API group", "", "Group of a kind that owns pods."),
     Key::live("workflowFinalizer.owners[].owner.version", "API version", "", "Version of that kind."),
     Key::live("workflowFinalizer.owners[].owner.kind", "kind", "", "The kind, such as `Workflow`."),

@@ -73,7 +73,8 @@ impl PeriodicTask {
 fn held_back(what: &str) -> String {
     format!(
         "nothing selects {what} any more; they are kept, because that many at once look like a mistyped selector. If the \
-         change was intended, `belayer drain --unselected` releases them"
+         change was intended, {}",
+        names::RELEASE_UNSELECTED
     )
 }
 
@@ -122,6 +123,10 @@ mod tests {
     fn what_is_held_back_names_the_way_out() {
         let text = held_back("30 of 40 held workflows in namespace ci");
         assert!(text.starts_with("nothing selects 30 of 40 held workflows in namespace ci"));
-        assert!(text.contains("`belayer drain --unselected`"), "{text}");
+        // Without the configuration, the default one would decide what is released.
+        assert!(
+            text.contains("`belayer drain --unselected --config FILE` releases them"),
+            "{text}"
+        );
     }
 }

@@ -24,7 +24,10 @@ killed, start it again at any time.
 Examples:
   belayer drain --dry-run            what would be removed, what stays
   belayer drain                      before Belayer is uninstalled
-  belayer drain --unselected         objects that no profile selects
+  belayer drain --unselected --config FILE
+                                     objects that no profile selects; FILE is
+                                     the configuration that Belayer runs with,
+                                     left out if it runs without one
   belayer drain --resume             Belayer adds finalizers again
   belayer drain --except-namespace team-a
                                      ignore new holds in this namespace
@@ -50,8 +53,8 @@ pub struct DrainArguments {
     #[arg(long, conflicts_with = "resume")]
     pub dry_run: bool,
 
-    /// Release only objects that no profile or rule selects any more. Belayer keeps
-    /// running normally
+    /// Release only objects that no profile or rule of the configuration selects any
+    /// more: give the configuration that Belayer runs with. Belayer keeps running normally
     #[arg(long, conflicts_with = "resume")]
     pub unselected: bool,
 

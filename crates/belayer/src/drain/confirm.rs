@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
-use super::DrainArguments;
+use super::{DrainArguments, decided_by_default};
 use crate::message::message;
 use crate::reach::Server;
 
@@ -19,8 +19,12 @@ pub(super) fn is_confirmed(arguments: &DrainArguments, server: &Server) -> io::R
         "from all objects; until `belayer drain --resume` it adds none"
     };
     let server = server.address();
+    let decided_by = match decided_by_default(arguments) {
+        Some(note) => format!(" {note}."),
+        None => String::new(),
+    };
     let text = message(&format!(
-        "Removes Belayer's finalizers in the cluster at {server} {what}."
+        "Removes Belayer's finalizers in the cluster at {server} {what}.{decided_by}"
     ));
     write!(stderr, "{text}\nContinue? [y/N] ")?;
     stderr.flush()?;

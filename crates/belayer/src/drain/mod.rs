@@ -74,7 +74,7 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
         kinds,
         selection,
         timeout: arguments.timeout,
-        except_namespaces: arguments.except_namespace,
+        except_namespaces: arguments.except_namespace.clone(),
     });
     let progress = ProgressPrinter::on_stderr(server.clone());
     if arguments.resume {
@@ -82,10 +82,12 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     }
     let ran = drain.run(&progress).await;
     progress.end();
-    let report = ran.map_err(|error| match error {
+    let mut report = ran.map_err(|error| match error {
         DrainError::Unreachable { trouble } => server.silent(trouble.as_ref(), arguments.timeout),
         DrainError::Discovery(error) => server.failed(&error),
     })?;
+    let decided_by = decided_by_default(&arguments);
+    report.notes.extend(decided_by.map(str::to_owned));
     let screen = Screen::of_stdout(arguments.read.output);
     screen.show(&report, |screen| {
         text::report(&report, screen.style().width)
@@ -106,6 +108,14 @@ fn kinds(arguments: &DrainArguments) -> Result<Kinds, Failure> {
     let holds = configured.iter().flat_map(|one| one.holds());
     let kinds = holds.map(|hold| hold.kind);
     Ok(Kinds::Among(kinds.chain([Resource::pods()]).collect()))
+}
+
+/// What the user must know if the default configuration decides which objects are selected: where Belayer runs with
+/// a file, it selects others, and their results would be lost.
+fn decided_by_default(arguments: &DrainArguments) -> Option<&'static str> {
+    (arguments.unselected && arguments.read.config.is_none()).then_some(
+        "Decided by the default configuration. If Belayer runs with a configuration file, give it: --config FILE",
+    )
 }
 
 fn selection(arguments: &DrainArguments) -> Result<Box<dyn Selection>, Failure> {

@@ -1,7 +1,7 @@
 //! The requirements of each controller under a configuration: its permissions, kinds and policies.
 
-use belayer_holds::permissions;
-use belayer_inspect::preflight::{Limit, Part};
+use belayer_holds::{gate, permissions};
+use belayer_inspect::preflight::{Kind, Limit, Part};
 
 use crate::config::Source;
 use crate::controllers::Controllers;
@@ -21,6 +21,12 @@ pub fn parts(
 ) -> Result<Vec<Part>, Failure> {
     let mut parts = vec![Part {
         limits: vec![Limit::GUARD],
+        kinds: vec![Kind {
+            resource: gate::resource(),
+            without: "the admission policies add no hold, and belayer drain cannot stop a running Belayer",
+            fix: "belayer crds | kubectl apply -f -",
+            optional: false,
+        }],
         ..Part::new(
             "every controller",
             "ClusterRole belayer-core and Role belayer-gate",

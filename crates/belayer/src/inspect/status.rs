@@ -44,7 +44,7 @@ pub async fn run_status(arguments: StatusArguments) -> Result<(), Failure> {
         let found = status(&reader, &query, Timestamp::now).await;
         let mut found = found.map_err(|error| server.failed(&error))?;
         let by = arguments.read.config.is_some().then_some(&source);
-        query_the_cluster(&reader, by, &query.own_namespace, &mut found).await;
+        query_the_cluster(&reader, by, &query, &mut found).await;
         Ok(found)
     });
     let found = found.await?;
@@ -72,6 +72,7 @@ pub(crate) fn query(
         own_namespace,
         namespace: None,
         holds: holds(source)?,
+        config: source.path().map(|path| path.display().to_string()),
         client: env!("CARGO_PKG_VERSION"),
         objects: serve::OBJECTS,
     })
@@ -96,9 +97,10 @@ const HELD_BACK_EVENTS: [(&str, OwnObject); 2] = [
 async fn query_the_cluster(
     reader: &Reader,
     by: Option<&Source>,
-    own_namespace: &str,
+    query: &Query,
     found: &mut Status,
 ) {
+    let own_namespace = &query.own_namespace;
     for (component, (kind, key)) in HELD_BACK_EVENTS {
         if !found.needs_count(component) {
             continue;
@@ -123,7 +125,7 @@ async fn query_the_cluster(
                 )),
             },
         };
-        found.note_kept(component, kept);
+        found.note_kept(component, kept, query);
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) fn admission(resource: &'static str) -> Gvr {
 pub(crate) const RBAC: &[&str] = &[
     "namespace",
     "service-account",
+    "crd-gate",
     "rbac-core",
     "rbac-pod-finalizer",
     "rbac-workflow-finalizer",
@@ -38,6 +39,7 @@ pub(crate) fn manifests(world: &World, names: &[&str]) {
                 "ClusterRoleBinding" => rbac("clusterrolebindings"),
                 "Role" => rbac("roles"),
                 "RoleBinding" => rbac("rolebindings"),
+                "CustomResourceDefinition" => Gvr::CUSTOMRESOURCEDEFINITIONS,
                 "PodDisruptionBudget" => Gvr::new("policy", "v1", "poddisruptionbudgets"),
                 "Deployment" => Gvr::new("apps", "v1", "deployments"),
                 "ValidatingAdmissionPolicy" => admission("validatingadmissionpolicies"),
@@ -132,6 +134,28 @@ pod-recreation: 22 of 22 permissions
            apply it from the manifests of this namespace
 ";
     assert!(answer.out.ends_with(expected), "{}", answer.out);
+}
+
+/// Without the kind, the leader cannot create the gate that the policies and a drain need.
+#[rstest]
+#[case::with_policies(&["pod-hold-policy"])]
+#[case::without_policies(&[])]
+#[tokio::test(flavor = "multi_thread")]
+async fn the_kind_of_the_gate_is_required(#[case] policies: &[&str]) {
+    let world = World::new().await;
+    manifests(&world, RBAC);
+    manifests(&world, policies);
+    let is_required = "gates.belayer.dev in version v1alpha1 is not served";
+    let answer = world.run(&["check", "--service-account"]).await;
+    assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
+    assert!(!answer.has(is_required), "{}", answer.out);
+    world.delete(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, "gates.belayer.dev");
+    let answer = world.run(&["check", "--service-account"]).await;
+    assert_eq!(answer.code, 3, "{}{}", answer.out, answer.err);
+    let says = "missing gates.belayer.dev in version v1alpha1 is not served the admission policies add no hold, and \
+                belayer drain cannot stop a running Belayer belayer crds | kubectl apply -f -";
+    assert!(answer.has(says), "{}", answer.out);
+    assert!(!answer.has("the first leader creates it"), "{}", answer.out);
 }
 
 /// A7: `check` reports the warnings that `belayer run` logs at its start.
@@ -254,6 +278,7 @@ async fn the_permissions_of_the_election_follow_the_configuration() {
 #[tokio::test(flavor = "multi_thread")]
 async fn t1_the_node_agent_is_refused_before_kubernetes_1_32() {
     let world = World::new().await;
+    world.gate_kind();
     let agent = json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet",
         "metadata": {
@@ -280,6 +305,7 @@ async fn t1_the_node_agent_is_refused_before_kubernetes_1_32() {
 #[tokio::test(flavor = "multi_thread")]
 async fn another_belayer_is_found() {
     let world = World::new().await;
+    world.gate_kind();
     manifests(&world, &["namespace", "deployment"]);
     let answer = world.run(&["check"]).await;
     assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
@@ -350,6 +376,7 @@ async fn exactly_one_controller_must_protect_pvcs(
     #[case] says: &str,
 ) {
     let world = World::new().await;
+    world.gate_kind();
     controller_manager(&world, flag);
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("belayer.yaml");
@@ -396,7 +423,7 @@ async fn a_policy_that_is_switched_off_is_reported(
     #[case] expected: Option<&'static str>,
 ) {
     let world = World::new().await;
-    manifests(&world, &["namespace", "pod-hold-policy"]);
+    manifests(&world, &["namespace", "crd-gate", "pod-hold-policy"]);
     if !data.is_null() {
         world.gate("belayer-system", &data);
     }
@@ -492,6 +519,7 @@ async fn gate_a_write_policy_that_is_not_bound_is_missing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_access_review_does_not_count_as_granted() {
     let world = World::new().await;
+    world.gate_kind();
     let reviews = Match::verb(Verb::Create).resource("subjectaccessreviews");
     let fault = Fault::on(reviews).answer(Answer::forbidden("not you"));
     let _fault = world.sandbox.faults().inject(fault);

@@ -613,6 +613,8 @@ async fn a4_kept_holds_are_counted_by_the_configuration(#[case] profiles: &str, 
     assert_eq!(answer.code, code, "{}{}", answer.out, answer.err);
     let says = "Warning: pod-finalizer keeps 30 unselected objects held";
     assert_eq!(answer.out.contains(says), code == 3, "{}", answer.out);
+    let command = format!("`belayer drain --unselected --config {file}`");
+    assert_eq!(answer.has(&command), code == 3, "{}", answer.out);
 }
 
 /// Objects with the finalizer of this controller.

@@ -103,6 +103,32 @@ async fn drain_asks_on_a_terminal(
     }
 }
 
+/// Another configuration selects other objects, whose results are lost if their holds are removed.
+#[rstest]
+#[case::default("drain --unselected", 2, true)]
+#[case::dry_run("drain --unselected --dry-run", 0, true)]
+#[case::given("drain --unselected --config CONFIG", 2, false)]
+#[case::dry_run_given("drain --unselected --dry-run --config CONFIG", 0, false)]
+#[case::everything("drain", 2, false)]
+#[tokio::test(flavor = "multi_thread")]
+async fn drain_names_the_default_configuration_if_it_decides(
+    #[case] arguments: &str,
+    #[case] code: i32,
+    #[case] is_named: bool,
+) {
+    let world = World::new().await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("belayer.yaml");
+    std::fs::write(&file, "apiVersion: config.belayer.dev/v1alpha1\n").unwrap();
+    let arguments = arguments.replace("CONFIG", file.to_str().unwrap());
+    let (ended, text) = on_terminal(&world, &arguments, "n\n").await;
+    assert_eq!(ended, code, "{text}");
+    let plain = plain(&text);
+    let words: Vec<&str> = plain.split_whitespace().collect();
+    let says = "Decided by the default configuration. If Belayer runs with a configuration file, give it: --config FILE";
+    assert_eq!(words.join(" ").contains(says), is_named, "{plain}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn drain_does_not_ask_with_yes() {
     let world = World::new().await;

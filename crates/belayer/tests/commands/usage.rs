@@ -213,6 +213,33 @@ async fn uninstall_with_an_invalid_configuration_is_refused() {
     assert_eq!(world.requests(), 0);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn config_shows_the_pause_that_the_deprecated_key_sets() {
+    let world = World::new().await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = "apiVersion: config.belayer.dev/v1alpha1\npodRecreation: {backoffSeconds: 20}\n";
+    std::fs::write(file.path(), text).unwrap();
+    let path = file.path().to_str().unwrap();
+    let answer = world.run(&["config", "--config", path]).await;
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let says = format!("podRecreation.backoff.initial 20s {path}");
+    assert!(answer.has(&says), "{}", answer.out);
+}
+
+/// A hold of Belayer on an object of another kind is found without the option only.
+#[rstest]
+#[case::all(&[], "Would remove 1 hold from 1 object:")]
+#[case::configured(&["--configured-kinds"], "of the configured kinds checked; --configured-kinds leaves out all others.")]
+#[tokio::test(flavor = "multi_thread")]
+async fn drain_says_which_kinds_it_checked(#[case] option: &[&str], #[case] says: &str) {
+    let world = World::new().await;
+    world.stuck_config_map("a", "belayer.dev/workflow-cleanup", json!({}));
+    let answer = world.run(&[&["drain", "--dry-run"], option].concat()).await;
+    assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
+    assert!(answer.has(says), "{}", answer.out);
+    assert!(!answer.has("all kinds checked"), "{}", answer.out);
+}
+
 /// Row *kubectl plugin*: kinds, names and namespaces come from the cluster, and no candidate is an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_plugin_completes_what_is_in_the_cluster() {

@@ -40,11 +40,20 @@ impl World {
 
     /// Creates the gate with these keys, and its kind.
     pub(crate) fn gate(&self, namespace: &str, data: &Value) {
-        let definition = serde_saphyr::from_str(belayer_holds::gate::CRD).unwrap();
-        self.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, definition);
+        self.gate_kind();
         let gate = json!({ "apiVersion": "belayer.dev/v1alpha1", "kind": "Gate",
             "metadata": { "name": "belayer-gate" }, "data": data });
         self.create(&gates(), Some(namespace), gate);
+    }
+
+    /// Defines the kind of the gate, unless it is defined.
+    pub(crate) fn gate_kind(&self) {
+        let kinds = Gvr::CUSTOMRESOURCEDEFINITIONS;
+        let cluster = self.sandbox.cluster();
+        if cluster.get(&kinds, None, "gates.belayer.dev").is_err() {
+            let definition = serde_saphyr::from_str(belayer_holds::gate::CRD).unwrap();
+            self.create(&kinds, None, definition);
+        }
     }
 
     pub(crate) fn create(&self, gvr: &Gvr, namespace: Option<&str>, object: Value) {

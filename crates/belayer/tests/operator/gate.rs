@@ -505,3 +505,24 @@ async fn refused_credentials_are_not_reported_as_a_missing_permission() {
     })
     .await;
 }
+
+/// A cluster without Belayer has no gate, and a dry run would not update one.
+#[rstest]
+#[case::dry_run(Writes::DryRun, false)]
+#[case::sent(Writes::Sent, true)]
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_reports_no_gate_that_it_could_not_update(
+    #[case] writes: Writes,
+    #[case] is_reported: bool,
+) {
+    let log = Log::kept_from(tracing::Level::INFO);
+    let world = World::new();
+    let gets = Match::verb(Verb::Get).resource("gates").client(BELAYER);
+    let absent = Answer::raw(404, "text/plain", "404 page not found".to_owned());
+    let faults = world.sandbox.faults();
+    let _absent = faults.inject(Fault::on(gets).answer(absent));
+    let _belayer = world.run_with(Settings::default(), writes);
+    let_pass(Duration::from_secs(30)).await;
+    let lines = log.lines("could not update the gate");
+    assert_eq!(!lines.is_empty(), is_reported, "{}", log.text());
+}

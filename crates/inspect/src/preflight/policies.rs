@@ -98,16 +98,17 @@ async fn get(reader: &Reader, kind: &Resource, key: &ObjectKey) -> Got {
 
 /// Differences from the configuration of this command.
 fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
+    const AGAIN: &str = "apply it from the manifests again";
     let name = policy.name;
-    let missing = |what: String, consequence: &str| {
-        Finding::new(Level::Missing, About::Policy, what, consequence)
-            .fix("apply it from the manifests again, or make its selector match the configuration")
+    let missing = |what: String, consequence: &str, fix: &str| {
+        Finding::new(Level::Missing, About::Policy, what, consequence).fix(fix)
     };
     let mut findings = Vec::new();
     if found["spec"]["failurePolicy"] != "Ignore" {
         findings.push(missing(
             format!("policy {name}: failurePolicy is not Ignore"),
             "an error in the policy rejects objects that have nothing to do with Belayer",
+            AGAIN,
         ));
     }
     let resources = found["spec"]["matchConstraints"]["resourceRules"].to_string();
@@ -118,6 +119,7 @@ fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
                 policy.resource
             ),
             NO_POLICY,
+            AGAIN,
         ));
     }
     let mutations = found["spec"]["mutations"].to_string();
@@ -125,6 +127,7 @@ fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
         findings.push(missing(
             format!("policy {name} does not add {}", policy.finalizer),
             NO_POLICY,
+            AGAIN,
         ));
     }
     let text = found["spec"].to_string();
@@ -135,6 +138,7 @@ fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
                 "policy {name} does not refer to label {label}, by which the configuration selects"
             ),
             "it adds holds to objects that the configuration does not select",
+            "make its selector match the configuration",
         ));
     }
     findings.extend(later(policy, &text));
@@ -148,7 +152,7 @@ fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
                 format!("policy {name} ignores closed namespaces"),
                 "it adds holds even in a namespace with too many held pods that are being deleted",
             )
-            .fix("apply it from the manifests again"),
+            .fix(AGAIN),
         );
     }
     if let Some(namespace) = elsewhere(policy, &found["spec"]["matchConstraints"]) {
@@ -156,8 +160,8 @@ fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
             format!(
                 "policy {name} adds holds in {namespace}, where the configuration selects nothing"
             ),
-            "objects created there are held, and not released if too many are unselected; make its namespaceSelector \
-             match `namespaces` of the configuration",
+            "objects created there are held, and not released if too many are unselected",
+            "make its namespaceSelector match `namespaces` of the configuration",
         ));
     }
     findings
@@ -268,7 +272,9 @@ async fn gate(reader: &Reader, policy: &Policy, query: &Query) -> Option<Finding
     let off = || format!("policy {} is switched off: {NO_POLICY}", policy.name);
     let gate = match get(reader, &belayer_holds::gate::resource(), &key).await {
         Got::Found(gate) => GateObject::deserialize(gate).unwrap_or_default(),
-        Got::Absent | Got::NotServed => {
+        // A finding about its kind says so.
+        Got::NotServed => return None,
+        Got::Absent => {
             let absent = note(format!("{place} does not exist"), off());
             return Some(absent.fix("the first leader creates it: see its log"));
         }
@@ -424,18 +430,22 @@ mod tests {
     }
 
     #[rstest]
-    #[case::fails_closed("/spec/failurePolicy", json!("Fail"), "failurePolicy is not Ignore")]
-    #[case::another_kind("/spec/matchConstraints/resourceRules/0/resources", json!(["jobs"]), "does not match the creation of pods")]
-    #[case::another_label("/spec/matchConstraints/objectSelector", json!({}), "does not refer to label workflows.argoproj.io/workflow")]
-    #[case::another_hold("/spec/mutations", json!([]), "does not add belayer.dev/pod-status")]
-    fn drift_is_reported(#[case] path: &str, #[case] value: Value, #[case] says: &str) {
+    #[case::fails_closed("/spec/failurePolicy", json!("Fail"), "failurePolicy is not Ignore", "apply it from the manifests again")]
+    #[case::another_kind("/spec/matchConstraints/resourceRules/0/resources", json!(["jobs"]), "does not match the creation of pods", "apply it from the manifests again")]
+    #[case::another_label("/spec/matchConstraints/objectSelector", json!({}), "does not refer to label workflows.argoproj.io/workflow", "make its selector match the configuration")]
+    #[case::another_hold("/spec/mutations", json!([]), "does not add belayer.dev/pod-status", "apply it from the manifests again")]
+    fn drift_is_reported(
+        #[case] path: &str,
+        #[case] value: Value,
+        #[case] says: &str,
+        #[case] fix: &str,
+    ) {
         let (mut found, _) = manifest();
         *found.pointer_mut(path).unwrap() = value;
         let findings = drift(&policy(), &found);
-        assert!(
-            findings.iter().any(|f| f.what.contains(says)),
-            "{findings:?}"
-        );
+        let mut of_it = findings.iter().filter(|f| f.what.contains(says));
+        let finding = of_it.next().unwrap_or_else(|| panic!("{findings:?}"));
+        assert_eq!(finding.fix.as_deref(), Some(fix));
     }
 
     #[rstest]

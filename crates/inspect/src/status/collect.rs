@@ -17,6 +17,7 @@ use super::{
     API_VERSION, Component, HeldObject, Installation, Numbers, Place, Query, Status, Versions,
 };
 use crate::reader::{Reader, explain};
+use crate::untrusted::word;
 
 /// Kinds that are listed at once.
 const PARALLEL: usize = 4;
@@ -284,7 +285,7 @@ fn warnings(
         }
         let Some(own) = component.own else { continue };
         if own.unselected_kept > 0 {
-            warnings.push(keeps(name, own.unselected_kept));
+            warnings.push(keeps(name, own.unselected_kept, query));
         }
         // The gate has more details and is readable without a leader.
         if own.backlog_gate_closed && !all_closed {
@@ -297,10 +298,16 @@ fn warnings(
 }
 
 /// The warning that a component keeps unselected objects held, and what to do.
-pub(super) fn keeps(component: &str, count: u64) -> String {
+pub(super) fn keeps(component: &str, count: u64, query: &Query) -> String {
+    let release = match &query.config {
+        Some(path) => format!(
+            "`belayer drain --unselected --config {}` releases them",
+            word(path)
+        ),
+        None => names::RELEASE_UNSELECTED.to_owned(),
+    };
     format!(
-        "{component} keeps {} held: that many at once look like a mistyped selector; if this is intended, \
-         `belayer drain --unselected` releases them",
+        "{component} keeps {} held: that many at once look like a mistyped selector; if this is intended, {release}",
         one_or_many(count, "unselected object", "unselected objects")
     )
 }

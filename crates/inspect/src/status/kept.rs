@@ -6,9 +6,9 @@ use belayer_core::http::RequestError;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::names;
 
-use super::Status;
 use super::collect::keeps;
 use super::events::{Event, events};
+use super::{Query, Status};
 use crate::reader::Reader;
 
 /// The holds that a component keeps back. Part of a [status](crate::status).
@@ -31,10 +31,10 @@ impl Status {
     }
 
     /// Adds what the cluster shows about the holds that a component keeps back.
-    pub fn note_kept(&mut self, component: &str, kept: Kept) {
+    pub fn note_kept(&mut self, component: &str, kept: Kept, query: &Query) {
         match kept {
             Kept::Counted(0) => {}
-            Kept::Counted(count) => self.warnings.push(keeps(component, count)),
+            Kept::Counted(count) => self.warnings.push(keeps(component, count, query)),
             Kept::Reported(message) => self.warnings.push(format!(
                 "{component} keeps unselected objects held, according to an Event {} of the last hour: {message}",
                 names::HELD_BACK

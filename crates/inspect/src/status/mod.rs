@@ -57,6 +57,8 @@ pub struct Query {
     pub namespace: Option<String>,
     /// What is held.
     pub holds: Vec<Hold>,
+    /// The configuration file that was given, for commands that need the same one.
+    pub config: Option<String>,
     /// Version of this command.
     pub client: &'static str,
     /// At most this many held objects are listed in [`Page`]; those that are being deleted come first.

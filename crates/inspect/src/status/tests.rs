@@ -13,6 +13,7 @@ pub(super) fn query(namespace: Option<&str>) -> Query {
         lease: None,
         namespace: namespace.map(str::to_owned),
         holds: Vec::new(),
+        config: None,
         client: "test",
         objects: 10,
     }
@@ -235,27 +236,35 @@ fn a4_kept_holds_are_counted_in_the_cluster_if_belayer_did_not_answer() {
 
 #[test]
 fn a4_each_answer_is_a_warning_or_unknown() {
-    let after = |kept: Kept| {
+    let mut query = query(None);
+    let after = |kept: Kept, query: &Query| {
         let mut status = Status {
             warnings: Vec::new(),
             unknown: Vec::new(),
             ..status()
         };
-        status.note_kept("pod-finalizer", kept);
+        status.note_kept("pod-finalizer", kept, query);
         (status.warnings.join(""), status.unknown.join(""))
     };
     let none = (String::new(), String::new());
-    assert_eq!(after(Kept::Counted(0)), none);
-    let (warning, unknown) = after(Kept::Counted(106));
-    assert!(
-        warning.starts_with("pod-finalizer keeps 106 unselected objects held"),
-        "{warning}"
-    );
-    assert_eq!(unknown, "");
-    let (warning, unknown) = after(Kept::Reported("no profile selects 106".into()));
+    assert_eq!(after(Kept::Counted(0), &query), none);
+    for (config, command) in [
+        (None, "`belayer drain --unselected --config FILE`"),
+        (Some("/b c"), "`belayer drain --unselected --config '/b c'`"),
+    ] {
+        query.config = config.map(str::to_owned);
+        let (warning, unknown) = after(Kept::Counted(106), &query);
+        assert!(
+            warning.starts_with("pod-finalizer keeps 106 unselected objects held"),
+            "{warning}"
+        );
+        assert!(warning.contains(command), "{warning}");
+        assert_eq!(unknown, "");
+    }
+    let (warning, unknown) = after(Kept::Reported("no profile selects 106".into()), &query);
     assert!(warning.ends_with("no profile selects 106"), "{warning}");
     assert_eq!(unknown, "");
-    let (warning, unknown) = after(Kept::Unknown("not allowed".into()));
+    let (warning, unknown) = after(Kept::Unknown("not allowed".into()), &query);
     assert_eq!(warning, "");
     assert_eq!(
         unknown,

@@ -142,8 +142,23 @@ fn kept(place: &str, unselected: usize, held: usize) -> Notice {
         format!(
             "no profile selects {unselected} of {held} held pods {place} any more; they are kept until there is other \
              evidence, because that many at once look like a mistyped selector, or an admission policy that selects \
-             more than the profiles (`belayer check` compares them). If the change was intended, `belayer drain \
-             --unselected` releases them"
+             more than the profiles (`belayer check` compares them). If the change was intended, {}",
+            names::RELEASE_UNSELECTED
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_back_names_the_way_out() {
+        let text = format!("{:?}", kept("in namespace ci", 30, 40));
+        // Without the configuration, the default one would decide what is released.
+        assert!(
+            text.contains("`belayer drain --unselected --config FILE` releases them"),
+            "{text}"
+        );
+    }
 }
