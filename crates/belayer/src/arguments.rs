@@ -212,6 +212,36 @@ impl Output {
     }
 }
 
+/// The finalizer that Belayer puts on PVCs.
+#[cfg(feature = "pvc-protection")]
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct PvcArguments {
+    /// Finalizer that Belayer puts on PVCs: belayer.dev/pvc-protection in addition to
+    /// kube-controller-manager's own controller, or kubernetes.io/pvc-protection
+    /// instead of it. Without this flag PVCs get no finalizer: Belayer only reports
+    /// which pods they wait for. Takes precedence over the configuration file
+    #[cfg(feature = "pvc-protection")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "BELAYER_PVC_PROTECTION_FINALIZER",
+        value_parser = belayer_pvc_protection::Mode::of
+    )]
+    pub pvc_protection_finalizer: Option<belayer_pvc_protection::Mode>,
+}
+
+#[cfg(feature = "pvc-protection")]
+impl PvcArguments {
+    /// The key of the file that the flag sets, with its value.
+    pub(crate) fn flag(self) -> Option<(String, serde_json::Value)> {
+        let mode = self.pvc_protection_finalizer?;
+        Some((
+            "pvcProtection.finalizer".to_owned(),
+            mode.to_string().into(),
+        ))
+    }
+}
+
 /// The cluster, the output format and the configuration that objects are judged by.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ReadArguments {
@@ -231,15 +261,27 @@ pub struct ReadArguments {
     /// and by which rule
     #[arg(long, value_name = "FILE", env = "BELAYER_CONFIG")]
     pub config: Option<PathBuf>,
+
+    /// The finalizer that Belayer puts on PVCs, as `belayer run` takes it.
+    #[cfg(feature = "pvc-protection")]
+    #[command(flatten)]
+    pub pvc: PvcArguments,
 }
 
 impl ReadArguments {
-    /// The configuration file, or the defaults without one.
+    /// The configuration file, or the defaults without one; a flag takes precedence.
     ///
     /// # Errors
     /// If it cannot be read or is invalid.
     pub fn source(&self) -> Result<Source, Failure> {
-        Source::of(self.config.as_deref(), &[]).map_err(Failure::configuration)
+        let source = Source::of(self.config.as_deref(), &[]);
+        #[cfg(feature = "pvc-protection")]
+        let flags: Vec<_> = self.pvc.flag().into_iter().collect();
+        #[cfg(not(feature = "pvc-protection"))]
+        let flags = [];
+        source
+            .and_then(|source| source.with_flags(&flags))
+            .map_err(Failure::configuration)
     }
 }
 
