@@ -213,7 +213,6 @@ impl Output {
 }
 
 /// The finalizer that Belayer puts on PVCs.
-#[cfg(feature = "pvc-protection")]
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct PvcArguments {
     /// Finalizer that Belayer puts on PVCs: belayer.dev/pvc-protection in addition to
@@ -230,15 +229,19 @@ pub struct PvcArguments {
     pub pvc_protection_finalizer: Option<belayer_pvc_protection::Mode>,
 }
 
-#[cfg(feature = "pvc-protection")]
 impl PvcArguments {
+    /// The value of the flag as text.
+    pub(crate) fn finalizer(self) -> Option<String> {
+        #[cfg(feature = "pvc-protection")]
+        return self.pvc_protection_finalizer.map(|mode| mode.to_string());
+        #[cfg(not(feature = "pvc-protection"))]
+        None
+    }
+
     /// The key of the file that the flag sets, with its value.
-    pub(crate) fn flag(self) -> Option<(String, serde_json::Value)> {
-        let mode = self.pvc_protection_finalizer?;
-        Some((
-            "pvcProtection.finalizer".to_owned(),
-            mode.to_string().into(),
-        ))
+    pub(crate) fn key(self) -> Option<(String, serde_json::Value)> {
+        let finalizer = self.finalizer()?;
+        Some(("pvcProtection.finalizer".to_owned(), finalizer.into()))
     }
 }
 
@@ -263,7 +266,6 @@ pub struct ReadArguments {
     pub config: Option<PathBuf>,
 
     /// The finalizer that Belayer puts on PVCs, as `belayer run` takes it.
-    #[cfg(feature = "pvc-protection")]
     #[command(flatten)]
     pub pvc: PvcArguments,
 }
@@ -275,10 +277,7 @@ impl ReadArguments {
     /// If it cannot be read or is invalid.
     pub fn source(&self) -> Result<Source, Failure> {
         let source = Source::of(self.config.as_deref(), &[]);
-        #[cfg(feature = "pvc-protection")]
-        let flags: Vec<_> = self.pvc.flag().into_iter().collect();
-        #[cfg(not(feature = "pvc-protection"))]
-        let flags = [];
+        let flags: Vec<_> = self.pvc.key().into_iter().collect();
         source
             .and_then(|source| source.with_flags(&flags))
             .map_err(Failure::configuration)

@@ -4,9 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-#[cfg(feature = "pvc-protection")]
-use crate::arguments::PvcArguments;
-use crate::arguments::{ClusterArguments, OwnNamespace, ProtectionArguments, number};
+use crate::arguments::{ClusterArguments, OwnNamespace, ProtectionArguments, PvcArguments, number};
 use crate::config::{Set, Source};
 use crate::drain::OnDisable;
 use crate::election::ElectionArguments;
@@ -103,7 +101,6 @@ pub struct RunArguments {
     pub on_disable: OnDisable,
 
     /// The finalizer that Belayer puts on PVCs.
-    #[cfg(feature = "pvc-protection")]
     #[command(flatten)]
     pub pvc: PvcArguments,
 

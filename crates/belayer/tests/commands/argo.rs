@@ -120,7 +120,7 @@ async fn a22_argos_own_finalizer_is_found_in_a_config_map(
     }
 }
 
-/// The workflow controller does not look again at a pod that it has read, and without its switch it removes its
+/// The workflow controller ignores a pod that it has read, and without its switch it removes its
 /// finalizer from no pod.
 #[rstest]
 #[case::read("true", Some("true"), Some("the result was read"))]

@@ -48,7 +48,7 @@ pub(super) fn on_lost_node(object: &Terminating, world: &World) -> Option<Diagno
     is_lost.then_some(found)
 }
 
-/// A pod with the finalizer of Argo's workflow controller, which removes it no more: it does not look again at a pod that
+/// A pod with the finalizer of Argo's workflow controller, which does not remove it any more: it ignores a pod that
 /// it has read, and without its switch it removes it from no pod.
 pub(super) fn left_by_argo(
     object: &Terminating,
