@@ -212,6 +212,39 @@ impl Output {
     }
 }
 
+/// The finalizer that Belayer puts on PVCs.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct PvcArguments {
+    /// Finalizer that Belayer puts on PVCs: belayer.dev/pvc-protection in addition to
+    /// kube-controller-manager's own controller, or kubernetes.io/pvc-protection
+    /// instead of it. Without this flag PVCs get no finalizer: Belayer only reports
+    /// which pods they wait for. Takes precedence over the configuration file
+    #[cfg(feature = "pvc-protection")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "BELAYER_PVC_PROTECTION_FINALIZER",
+        value_parser = belayer_pvc_protection::Mode::of
+    )]
+    pub pvc_protection_finalizer: Option<belayer_pvc_protection::Mode>,
+}
+
+impl PvcArguments {
+    /// The value of the flag as text.
+    pub(crate) fn finalizer(self) -> Option<String> {
+        #[cfg(feature = "pvc-protection")]
+        return self.pvc_protection_finalizer.map(|mode| mode.to_string());
+        #[cfg(not(feature = "pvc-protection"))]
+        None
+    }
+
+    /// The key of the file that the flag sets, with its value.
+    pub(crate) fn key(self) -> Option<(String, serde_json::Value)> {
+        let finalizer = self.finalizer()?;
+        Some(("pvcProtection.finalizer".to_owned(), finalizer.into()))
+    }
+}
+
 /// The cluster, the output format and the configuration that objects are judged by.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ReadArguments {
@@ -231,15 +264,23 @@ pub struct ReadArguments {
     /// and by which rule
     #[arg(long, value_name = "FILE", env = "BELAYER_CONFIG")]
     pub config: Option<PathBuf>,
+
+    /// The finalizer that Belayer puts on PVCs, as `belayer run` takes it.
+    #[command(flatten)]
+    pub pvc: PvcArguments,
 }
 
 impl ReadArguments {
-    /// The configuration file, or the defaults without one.
+    /// The configuration file, or the defaults without one; a flag takes precedence.
     ///
     /// # Errors
     /// If it cannot be read or is invalid.
     pub fn source(&self) -> Result<Source, Failure> {
-        Source::of(self.config.as_deref(), &[]).map_err(Failure::configuration)
+        let source = Source::of(self.config.as_deref(), &[]);
+        let flags: Vec<_> = self.pvc.key().into_iter().collect();
+        source
+            .and_then(|source| source.with_flags(&flags))
+            .map_err(Failure::configuration)
     }
 }
 

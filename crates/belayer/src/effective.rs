@@ -135,7 +135,10 @@ fn by_flag(path: &str, arguments: &RunArguments, logging: &LogArguments) -> Opti
         }
         "logging.level" => logging.log_level.as_ref().map(|levels| text(levels)),
         #[cfg(feature = "pvc-protection")]
-        "pvcProtection.finalizer" => arguments.pvc_protection_finalizer.map(|mode| text(&mode)),
+        "pvcProtection.finalizer" => arguments
+            .pvc
+            .pvc_protection_finalizer
+            .map(|mode| text(&mode)),
         path if path.ends_with(".workers") && !path.starts_with("nodeAgent.") => {
             arguments.workers.map(|n| text(&n))
         }

@@ -157,13 +157,7 @@ fn components(
         let keys = CONTROLLERS.iter().map(|controller| controller.key);
         flags.extend(keys.map(|key| (format!("{key}.workers"), workers.into())));
     }
-    #[cfg(feature = "pvc-protection")]
-    if let Some(mode) = arguments.pvc_protection_finalizer {
-        flags.push((
-            "pvcProtection.finalizer".to_owned(),
-            mode.to_string().into(),
-        ));
-    }
+    flags.extend(arguments.pvc.key());
     let source = source.with_flags(&flags).map_err(Failure::configuration)?;
     let configured = source.configured().map_err(Failure::configuration)?;
     let elsewhere = elsewhere(arguments, controllers)?;

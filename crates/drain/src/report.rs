@@ -54,6 +54,8 @@ pub struct Report {
     pub dead_apis: Vec<Unseen>,
     /// PVCs that are being deleted and wait only for Kubernetes' own controller.
     pub handed_over: u64,
+    /// PVCs that have `kubernetes.io/pvc-protection`, which drain never removes.
+    pub kubernetes_finalizers: u64,
     /// Further information.
     pub notes: Vec<String>,
     /// Whether only the kinds that the configuration holds were listed.

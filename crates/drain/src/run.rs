@@ -185,6 +185,7 @@ impl Drain {
             unseen: Vec::new(),
             dead_apis: Vec::new(),
             handed_over: 0,
+            kubernetes_finalizers: 0,
             notes: Vec::new(),
             configured_kinds: !matches!(self.kinds, Kinds::Served),
             passes: 0,

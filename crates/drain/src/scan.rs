@@ -40,6 +40,8 @@ pub(crate) struct Scanned {
     pub(crate) objects: u64,
     /// PVCs that are being deleted and wait only for Kubernetes' own controller.
     pub(crate) handed_over: u64,
+    /// PVCs that have the finalizer of Kubernetes' own controller.
+    pub(crate) kubernetes_finalizers: u64,
 }
 
 /// Decodes metadata of any kind, in the format that the server prefers.
@@ -79,6 +81,7 @@ pub(crate) async fn scan(
         all.unseen.extend(part.unseen);
         all.objects += part.objects;
         all.handed_over += part.handed_over;
+        all.kubernetes_finalizers += part.kubernetes_finalizers;
     }
     all.hidden.sort();
     all.unseen.sort();
@@ -198,6 +201,9 @@ impl Scanned {
                     continue;
                 }
             };
+            if is_pvc(kind) && meta.has_finalizer(HANDED_OVER) {
+                self.kubernetes_finalizers += 1;
+            }
             let waits = is_pvc(kind) && meta.is_deleting();
             if waits && meta.finalizers.iter().all(|name| **name == *HANDED_OVER) {
                 self.handed_over += 1;

@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use belayer_core::object::{ObjectKey, Resource};
 
-use crate::details::{Container, WorkloadObject};
+use crate::details::{ConfigMapRef, Container, WorkloadObject};
 use crate::reader::{ReadResult, Reader, explain};
 
 /// The finalizer by which a workflow controller itself holds its pods.
@@ -49,6 +49,8 @@ pub struct WorkflowController {
     pub namespace: Option<String>,
     /// Whether it holds its pods by [`STATUS_FINALIZER`].
     pub own_finalizer: bool,
+    /// Whether that is unknown: the variable comes from a Secret, or from a ConfigMap that could not be read.
+    pub may_have_own_finalizer: bool,
 }
 
 impl WorkflowController {
@@ -120,19 +122,51 @@ pub async fn controllers(reader: &Reader) -> ReadResult<Vec<WorkflowController>>
             let managed = container.flag("managed-namespace");
             managed.unwrap_or(namespace).to_owned()
         });
-        let own_finalizer = container
-            .env
-            .iter()
-            .any(|one| one.name == OWN_FINALIZER && one.value == "true");
+        let own_finalizer = own_finalizer(reader, namespace, container).await;
         found.push(WorkflowController {
             place: format!("{namespace}/{}", deployment.metadata.name),
             ready: deployment.status.ready_replicas.unwrap_or_default(),
             instance,
             namespace: one,
-            own_finalizer,
+            own_finalizer: own_finalizer == Some(true),
+            may_have_own_finalizer: own_finalizer.is_none(),
         });
     }
     ReadResult::Found(found)
+}
+
+/// Whether the variable [`OWN_FINALIZER`] is `true` in this container; `None` if its value could not be read.
+async fn own_finalizer(reader: &Reader, namespace: &str, container: &Container) -> Option<bool> {
+    let value = async |map: &ConfigMapRef, variable: &str| {
+        let key = ObjectKey::new(namespace, map.name.as_str());
+        match reader
+            .object::<ConfigMap>(&Resource::config_maps(), &key)
+            .await
+        {
+            ReadResult::Found(map) => Some(map.data.get(variable).cloned()),
+            ReadResult::Absent => Some(None),
+            ReadResult::Unknown(_) => None,
+        }
+    };
+    // The last one counts, and `env` before `envFrom`.
+    if let Some(one) = container.env.iter().rfind(|one| one.name == OWN_FINALIZER) {
+        let Some(from) = &one.value_from else {
+            return Some(one.value == "true");
+        };
+        let map = from.config_map_key_ref.as_ref()?;
+        let value = value(map, &map.key).await?;
+        return Some(value.as_deref() == Some("true"));
+    }
+    for from in container.env_from.iter().rev() {
+        let variable = OWN_FINALIZER.strip_prefix(&*from.prefix);
+        let (Some(map), Some(variable)) = (&from.config_map_ref, variable) else {
+            continue;
+        };
+        if let Some(value) = value(map, variable).await? {
+            return Some(value == "true");
+        }
+    }
+    Some(false)
 }
 
 impl Container {
@@ -210,6 +244,7 @@ mod tests {
             instance: instance.map(str::to_owned),
             namespace: namespace.map(str::to_owned),
             own_finalizer: false,
+            may_have_own_finalizer: false,
         }
     }
 

@@ -155,19 +155,43 @@ pub(crate) struct Image {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub(crate) struct Container {
     pub(crate) image: String,
     pub(crate) command: Vec<String>,
     pub(crate) args: Vec<String>,
     pub(crate) env: Vec<Env>,
+    pub(crate) env_from: Vec<EnvFrom>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Env {
+    pub(crate) name: String,
+    pub(crate) value: String,
+    pub(crate) value_from: Option<ValueFrom>,
+}
+
+/// Where the value of a variable comes from; another source than a ConfigMap is not read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ValueFrom {
+    pub(crate) config_map_key_ref: Option<ConfigMapRef>,
+}
+
+/// Variables that a ConfigMap, or a Secret, contains.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct EnvFrom {
+    pub(crate) prefix: String,
+    pub(crate) config_map_ref: Option<ConfigMapRef>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Env {
+pub(crate) struct ConfigMapRef {
     pub(crate) name: String,
-    pub(crate) value: String,
+    pub(crate) key: String,
 }
 
 #[derive(Debug, Default, Deserialize)]

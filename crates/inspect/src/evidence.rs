@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 
+use crate::argo::{self, WorkflowController};
 use crate::controller_health::{Lease, Workload};
 use crate::explain::{Belayer, ExplainError, Explained, Explainer};
 use crate::known_finalizers::KnownFinalizers;
@@ -90,6 +91,8 @@ pub(crate) struct World {
     pub webhooks: Webhooks,
     /// All workloads, if objects are stuck.
     pub workloads: ReadResult<Vec<Workload>>,
+    /// The workflow controllers of Argo, if a stuck pod has their own finalizer.
+    pub argo: ReadResult<Vec<WorkflowController>>,
     /// The Leases of known controllers and Belayer's, by `namespace/name`.
     pub leases: BTreeMap<String, ReadResult<Lease>>,
     /// Which of them are Belayer's.
@@ -139,6 +142,14 @@ pub(crate) async fn gather(
             || *object.object.kind.resource.plural == *"volumeattachments"
     });
 
+    let of_argo = stuck.iter().any(|object| {
+        is(object, "pods")
+            && object
+                .finalizers
+                .iter()
+                .any(|name| name == argo::STATUS_FINALIZER)
+    });
+
     let namespaces = each(names("namespaces"), |name| namespace(reader, name));
     let pods = each(pod_places.into_iter().collect(), |place| {
         pods(reader, place)
@@ -152,6 +163,7 @@ pub(crate) async fn gather(
         dead_apis,
         webhooks,
         workloads,
+        argo,
         (own_leases, leases),
     ) = futures::join!(
         namespaces,
@@ -167,6 +179,7 @@ pub(crate) async fn gather(
             }
         },
         when(any, workloads(reader)),
+        when(of_argo, argo::controllers(reader)),
         leases(reader, belayer, &stuck),
     );
     let node_names = relevant_nodes(&stuck, &pods, &attachments);
@@ -192,6 +205,7 @@ pub(crate) async fn gather(
         dead_apis,
         webhooks,
         workloads,
+        argo,
         leases,
         own_leases,
         belayers,

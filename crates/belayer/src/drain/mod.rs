@@ -8,14 +8,17 @@ pub mod switched_off;
 
 use std::sync::Arc;
 
+use belayer_controller::Configured;
 use belayer_core::executor::{Bounds, Executor, Writes};
 use belayer_core::object::Resource;
+use belayer_core::words::one_or_many;
 use belayer_drain::decide::Purpose;
 use belayer_drain::evidence::Order;
+use belayer_drain::report::Report;
 use belayer_drain::run::{Drain, DrainError, DrainParts, Kinds};
 use belayer_drain::selection::{NoSelection, Selection};
 use belayer_drain::text;
-use belayer_holds::names::{FIELD_MANAGER, GATE};
+use belayer_holds::names::{FIELD_MANAGER, GATE, KUBERNETES_PVC_PROTECTION};
 use belayer_inspect::reader::Reader;
 
 pub use arguments::DrainArguments;
@@ -27,6 +30,10 @@ use crate::kubeconfig::{self, Sources};
 use crate::reach::Server;
 use crate::screen::Screen;
 use progress::ProgressPrinter;
+
+/// The controller of Kubernetes that Belayer may replace.
+const PVC_CONTROLLER: &str =
+    "persistentvolumeclaim-protection-controller of kube-controller-manager";
 
 /// Limits of all requests but releases: the cluster must stay usable during a drain.
 const QPS: f64 = 100.0;
@@ -42,6 +49,7 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     let sources = Sources::from_env();
     let namespace = arguments.read.own.name(&sources)?;
     let selection = selection(&arguments)?;
+    let hands_over = !arguments.unselected && hands_over(&arguments)?;
     let kinds = kinds(&arguments)?;
     let config = arguments.read.cluster.find(&sources).await?;
     let server = Server::of(&config);
@@ -88,6 +96,12 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     })?;
     let decided_by = decided_by_default(&arguments);
     report.notes.extend(decided_by.map(str::to_owned));
+    if hands_over {
+        report.notes.push(format!(
+            "{}: enable {PVC_CONTROLLER} before you remove Belayer",
+            kept_for_kubernetes(&report)
+        ));
+    }
     let screen = Screen::of_stdout(arguments.read.output);
     screen.show(&report, |screen| {
         text::report(&report, screen.style().width)
@@ -95,6 +109,34 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     match report.exit_code {
         0 => Ok(()),
         code => Err(Failure::Found(code)),
+    }
+}
+
+/// Whether Belayer protects PVCs in place of Kubernetes' own controller, by the configuration.
+fn hands_over(arguments: &DrainArguments) -> Result<bool, Failure> {
+    let configured = arguments.read.source()?.configured();
+    let configured = configured.map_err(Failure::configuration)?;
+    Ok(configured.iter().any(|one| replaces_kubernetes(&**one)))
+}
+
+/// Whether this controller manages the finalizer of Kubernetes' own controller.
+fn replaces_kubernetes(configured: &dyn Configured) -> bool {
+    let holds = configured.holds();
+    let mut finalizers = holds.iter().flat_map(|hold| &hold.finalizers);
+    finalizers.any(|name| *name == KUBERNETES_PVC_PROTECTION)
+}
+
+/// What only Kubernetes' own controller removes once Belayer has stopped doing it in its place.
+fn kept_for_kubernetes(report: &Report) -> String {
+    match report.kubernetes_finalizers {
+        // New ones get it by an admission plugin.
+        0 => format!(
+            "Belayer managed {KUBERNETES_PVC_PROTECTION} in place of Kubernetes' own controller"
+        ),
+        pvcs => format!(
+            "{} {KUBERNETES_PVC_PROTECTION}, which Belayer managed in place of Kubernetes' own controller",
+            one_or_many(pvcs, "PVC keeps", "PVCs keep")
+        ),
     }
 }
 

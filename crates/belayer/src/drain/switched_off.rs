@@ -20,6 +20,8 @@ use belayer_drain::run::{Drain, DrainParts, Kinds};
 use belayer_drain::selection::NoSelection;
 use belayer_inspect::reader::Reader;
 
+use super::{PVC_CONTROLLER, kept_for_kubernetes, replaces_kubernetes};
+
 /// Time limit of one attempt.
 const WITHIN: Duration = Duration::from_secs(600);
 
@@ -110,6 +112,8 @@ async fn one(off: &SwitchedOff, state: &'static str, drain: &Drain, dry: bool) {
     } else {
         UNWATCHED_AGAIN_AT_MOST
     };
+    let hands_over = replaces_kubernetes(&*off.configured);
+    let mut is_warned = false;
     let mut clean_again = Duration::ZERO;
     loop {
         let begun = Instant::now();
@@ -126,13 +130,22 @@ async fn one(off: &SwitchedOff, state: &'static str, drain: &Drain, dry: bool) {
         };
         count(controller, &report);
         let (released, left) = (report.taken.objects, report.left.len());
+        if hands_over && !is_warned {
+            is_warned = true;
+            tracing::warn!(
+                controller,
+                "{state}, and {}: without {PVC_CONTROLLER}, every deleted PVC stays in Terminating",
+                kept_for_kubernetes(&report)
+            );
+        }
         let pause = match report.outcome {
             Outcome::Clean => {
                 if released > 0 || clean_again.is_zero() {
                     tracing::info!(
                         controller,
                         released,
-                        "{state}, and no finalizer of it is left"
+                        "{state}, and no object has its finalizer {} any more",
+                        off.configured.controller().finalizer
                     );
                     clean_again = CLEAN_AGAIN;
                 } else {

@@ -1,6 +1,5 @@
 //! The explainers of the controllers of this build.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use belayer_controller::{Configured, Site};
@@ -10,6 +9,7 @@ use belayer_inspect::explain::Belayer;
 use belayer_inspect::reader::Reader;
 
 use super::lease;
+use crate::arguments::ReadArguments;
 use crate::config::Source;
 use crate::exit::Failure;
 
@@ -20,10 +20,11 @@ use crate::exit::Failure;
 /// If the configuration is invalid.
 pub(super) fn belayer(
     reader: &Reader,
-    config: Option<&Path>,
+    arguments: &ReadArguments,
     own_namespace: &str,
 ) -> Result<Belayer, Failure> {
-    let source = Source::of(config, &[]).map_err(Failure::configuration)?;
+    let source = arguments.source()?;
+    let config = arguments.config.as_deref();
     let configured = source.configured().map_err(Failure::configuration)?;
     let owners: Vec<Resource> = configured
         .iter()

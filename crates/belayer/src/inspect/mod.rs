@@ -74,7 +74,7 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
         older_than: arguments.older_than,
     };
     let own_namespace = arguments.read.own.name(&Sources::from_env())?;
-    let belayer = explainers::belayer(&reader, arguments.read.config.as_deref(), &own_namespace)?;
+    let belayer = explainers::belayer(&reader, &arguments.read, &own_namespace)?;
     let progress = progress::on_stderr();
     let found = server.ask(&reader, async {
         if let Scope::Namespace(namespace) = &query.scope {
@@ -157,7 +157,7 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
     let (reader, current, server) = connect(&arguments.read.cluster).await?;
     let namespace = arguments.namespace.clone().unwrap_or(current);
     let own_namespace = arguments.read.own.name(&Sources::from_env())?;
-    let belayer = explainers::belayer(&reader, arguments.read.config.as_deref(), &own_namespace)?;
+    let belayer = explainers::belayer(&reader, &arguments.read, &own_namespace)?;
     let screen = Screen::of_stdout(arguments.read.output);
     let read_object = || {
         explain(

@@ -1,7 +1,7 @@
 //! The requirements of each controller under a configuration: its permissions, kinds and policies.
 
 use belayer_holds::{gate, permissions};
-use belayer_inspect::preflight::{Kind, Limit, Part};
+use belayer_inspect::preflight::{Kind, Limit, Part, PvcMode};
 
 use crate::config::Source;
 use crate::controllers::Controllers;
@@ -49,9 +49,20 @@ pub fn parts(
         ));
     }
     let configured = source.configured().map_err(Failure::configuration)?;
-    let running = configured
-        .iter()
-        .filter(|one| controllers.contains(one.controller().name));
-    parts.extend(running.flat_map(|one| one.requires()));
+    for one in configured {
+        let name = one.controller().name;
+        if controllers.contains(name) {
+            parts.extend(one.requires());
+            continue;
+        }
+        // What it managed in place of Kubernetes' controller has to be managed by that controller again.
+        let in_place = |part: &Part| part.pvcs == Some(PvcMode::InPlace);
+        if one.requires().iter().any(in_place) {
+            parts.push(Part {
+                pvcs: Some(PvcMode::InPlaceButOff),
+                ..Part::new(format!("{name} (switched off)"), "", Vec::new())
+            });
+        }
+    }
     Ok(parts)
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::arguments::{ClusterArguments, OwnNamespace, ProtectionArguments, number};
+use crate::arguments::{ClusterArguments, OwnNamespace, ProtectionArguments, PvcArguments, number};
 use crate::config::{Set, Source};
 use crate::drain::OnDisable;
 use crate::election::ElectionArguments;
@@ -100,18 +100,9 @@ pub struct RunArguments {
     )]
     pub on_disable: OnDisable,
 
-    /// Finalizer that Belayer puts on PVCs: belayer.dev/pvc-protection in addition to
-    /// kube-controller-manager's own controller, or kubernetes.io/pvc-protection
-    /// instead of it. Without this flag PVCs get no finalizer: Belayer only reports
-    /// which pods they wait for. Takes precedence over the configuration file
-    #[cfg(feature = "pvc-protection")]
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "BELAYER_PVC_PROTECTION_FINALIZER",
-        value_parser = belayer_pvc_protection::Mode::of
-    )]
-    pub pvc_protection_finalizer: Option<belayer_pvc_protection::Mode>,
+    /// The finalizer that Belayer puts on PVCs.
+    #[command(flatten)]
+    pub pvc: PvcArguments,
 
     /// Configuration file (YAML); reloaded when it changes and on SIGHUP
     #[arg(long, value_name = "FILE", env = "BELAYER_CONFIG")]

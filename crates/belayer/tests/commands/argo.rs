@@ -1,9 +1,9 @@
 //! What `belayer check` reports about the workflow controllers of Argo Workflows.
 
-use belayer_sandbox::Gvr;
+use belayer_sandbox::{Actor, Gvr};
 use belayer_workload::{WORKFLOWS, workflow_crd};
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::World;
 
@@ -70,4 +70,109 @@ async fn a22_unprocessed_workflows_and_argos_own_finalizer_are_reported(
         assert!(findings.contains(says), "{says}: {findings}");
     }
     assert!(!findings.contains("2 unfinished"), "{findings}");
+}
+
+fn workflow_controller(world: &World, container: &Value) {
+    let mut container = container.clone();
+    container["name"] = "c".into();
+    container["image"] = "argoproj/workflow-controller:v3.7.0".into();
+    let controller = json!({
+        "metadata": { "name": "workflow-controller" },
+        "spec": { "replicas": 1, "selector": { "matchLabels": { "a": "c" } },
+            "template": { "metadata": { "labels": { "a": "c" } }, "spec": { "containers": [container] } } },
+    });
+    let deployments = Gvr::new("apps", "v1", "deployments");
+    world.create(&deployments, Some("default"), controller);
+    let ready = json!({ "readyReplicas": 1 });
+    world.status(&deployments, Some("default"), "workflow-controller", ready);
+}
+
+const OWN: &str = "ARGO_POD_STATUS_CAPTURE_FINALIZER";
+
+/// A22: the variable may come from a ConfigMap.
+#[rstest]
+#[case::value_from(json!({ "env": [{ "name": OWN, "valueFrom": { "configMapKeyRef": { "name": "argoenv", "key": "on" } } }] }), Some("ARGO_POD_STATUS_CAPTURE_FINALIZER of"))]
+#[case::value_from_another_key(json!({ "env": [{ "name": OWN, "valueFrom": { "configMapKeyRef": { "name": "argoenv", "key": "x" } } }] }), None)]
+#[case::env_from(json!({ "envFrom": [{ "configMapRef": { "name": "argoenv" } }, { "secretRef": { "name": "s" } }] }), Some("ARGO_POD_STATUS_CAPTURE_FINALIZER of"))]
+#[case::env_precedes(json!({ "env": [{ "name": OWN, "value": "false" }], "envFrom": [{ "configMapRef": { "name": "argoenv" } }] }), None)]
+#[case::env_from_another_one(json!({ "envFrom": [{ "configMapRef": { "name": "none" } }] }), None)]
+#[case::a_secret(json!({ "env": [{ "name": OWN, "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } }] }), Some("whether ARGO_POD_STATUS_CAPTURE_FINALIZER of"))]
+#[tokio::test(flavor = "multi_thread")]
+async fn a22_argos_own_finalizer_is_found_in_a_config_map(
+    #[case] container: Value,
+    #[case] says: Option<&str>,
+) {
+    let world = World::new().await;
+    world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, workflow_crd());
+    let map = json!({ "metadata": { "name": "argoenv" }, "data": { "on": "true", (OWN): "true" } });
+    world.create(&Gvr::CONFIGMAPS, Some("default"), map);
+    workflow_controller(&world, &container);
+    let answer = world
+        .run(&["check", "--controllers=pod-finalizer", "-ojson"])
+        .await;
+    let findings = answer.json()["parts"][2]["findings"].clone();
+    let about = |one: &&Value| one["what"].as_str().unwrap().contains(OWN);
+    let found = findings.as_array().unwrap().iter().find(about);
+    let what = found.map(|one| one["what"].as_str().unwrap());
+    match says {
+        Some(says) => assert!(what.unwrap().starts_with(says), "{findings:#}"),
+        None => assert_eq!(what, None),
+    }
+}
+
+/// The workflow controller ignores a pod that it has read, and without its switch it removes its
+/// finalizer from no pod.
+#[rstest]
+#[case::read("true", Some("true"), Some("the result was read"))]
+#[case::read_and_off("false", Some("true"), Some("the result was read"))]
+#[case::off("false", None, Some("if its workflow has the result"))]
+#[case::it_will_remove_it("true", None, None)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a22_a_pod_that_argo_left_names_the_way_out(
+    #[case] switch: &str,
+    #[case] completed: Option<&str>,
+    #[case] says: Option<&str>,
+) {
+    let world = World::new().await;
+    workflow_controller(
+        &world,
+        &json!({ "env": [{ "name": OWN, "value": switch }] }),
+    );
+    let mut pod = json!({
+        "metadata": { "name": "v1", "labels": {}, "finalizers": ["workflows.argoproj.io/status"] },
+        "spec": { "containers": [{ "name": "m", "image": "m" }] },
+    });
+    if let Some(completed) = completed {
+        pod["metadata"]["labels"]["workflows.argoproj.io/completed"] = completed.into();
+    }
+    world.create(&Gvr::PODS, Some("default"), pod);
+    world
+        .sandbox
+        .cluster()
+        .delete(
+            &Actor::new("test"),
+            &Gvr::PODS,
+            Some("default"),
+            "v1",
+            &Default::default(),
+        )
+        .unwrap();
+    for command in [&["stuck"][..], &["explain", "pod/v1", "-n", "default"]] {
+        let text = world.run(command).await.out;
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let Some(says) = says else {
+            assert!(!text.contains("adopt:"), "{text}");
+            assert!(text.contains("check its log"), "{text}");
+            continue;
+        };
+        assert!(
+            text.contains("adopt: [workflows.argoproj.io/status]"),
+            "{text}"
+        );
+        assert!(
+            text.contains(says) && text.contains("kubectl -n default patch"),
+            "{text}"
+        );
+        assert!(!text.contains("check its log"), "{text}");
+    }
 }

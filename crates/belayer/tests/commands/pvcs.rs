@@ -315,6 +315,11 @@ impl Authorizer for Anything {
 
 /// The findings of `check` about PVCs, at a time after now.
 async fn checked(world: &World, keys: &str, later: i64) -> Vec<Finding> {
+    checked_with(world, keys, "pvc-protection", later).await
+}
+
+/// The same, if these controllers run.
+async fn checked_with(world: &World, keys: &str, controllers: &str, later: i64) -> Vec<Finding> {
     let (dir, _) = config(keys);
     let source = Source::load(&dir.path().join("belayer.yaml")).unwrap();
     let client = client::in_process(
@@ -324,12 +329,7 @@ async fn checked(world: &World, keys: &str, later: i64) -> Vec<Finding> {
     let query = Query {
         own_namespace: "belayer-system".to_owned(),
         subject: Subject::Own,
-        parts: parts(
-            &source,
-            &Controllers::parse(&["pvc-protection"]).unwrap(),
-            None,
-        )
-        .unwrap(),
+        parts: parts(&source, &Controllers::parse(&[controllers]).unwrap(), None).unwrap(),
         client: "test",
         now: Timestamp::now() + SignedDuration::from_secs(later),
     };
@@ -338,7 +338,7 @@ async fn checked(world: &World, keys: &str, later: i64) -> Vec<Finding> {
     let part = report
         .parts
         .into_iter()
-        .find(|part| part.name == "pvc-protection");
+        .find(|part| part.name.starts_with("pvc-protection"));
     let findings = part.unwrap().findings.into_iter();
     findings
         .filter(|one| one.what.contains("PVC ") || one.what.contains("PVCs "))
@@ -384,12 +384,6 @@ async fn check_reports_pvcs_that_no_controller_releases() {
             .unwrap()
             .contains("switch it on, or set pvcProtection.finalizer")
     );
-    let in_place = "pvcProtection:\n  finalizer: kubernetes.io/pvc-protection\n";
-    assert_eq!(
-        checked(&world, in_place, 120).await,
-        [],
-        "there it is Belayer's own to take off"
-    );
     pvc(&world, "bare", &["example.com/a"]);
     let found = checked(&world, beside, 10).await;
     assert_eq!(
@@ -406,4 +400,92 @@ async fn check_reports_pvcs_that_no_controller_releases() {
             "1 PVC still has belayer.dev/pvc-protection: default/ours",
         ]
     );
+}
+
+/// In place of Kubernetes' controller, Belayer removes the finalizer: unless it does not run, or is switched off.
+#[rstest]
+#[case::it_does_not_run("pvc-protection", "Belayer does not seem to run")]
+#[case::it_is_switched_off("pod-finalizer", "pvc-protection is switched off by --controllers")]
+#[tokio::test(flavor = "multi_thread")]
+async fn check_reports_pvcs_that_belayer_does_not_release_in_place(
+    #[case] controllers: &str,
+    #[case] why: &str,
+) {
+    let world = World::new().await;
+    user_of(&world, &["used"]);
+    for name in ["used", "unused"] {
+        pvc(&world, name, &[KUBERNETES]);
+        deleted(&world, &PVCS, name);
+    }
+    pvc(&world, "bare", &["example.com/a"]);
+    let in_place = "pvcProtection:\n  finalizer: kubernetes.io/pvc-protection\n";
+    assert_eq!(checked_with(&world, in_place, controllers, 10).await, []);
+    let found = checked_with(&world, in_place, controllers, 120).await;
+    let [one] = found.as_slice() else {
+        panic!("{found:?}");
+    };
+    assert_eq!(one.level, Level::Missing);
+    assert!(
+        one.what.contains("PVC default/unused is being deleted"),
+        "{one:?}"
+    );
+    assert!(one.consequence.contains(why), "{one:?}");
+    let fix = one.fix.as_deref().unwrap();
+    assert!(
+        fix.contains("persistentvolumeclaim-protection-controller"),
+        "{fix}"
+    );
+}
+
+/// No PVC is being deleted: those that are deleted after Belayer is removed would stay.
+#[tokio::test(flavor = "multi_thread")]
+async fn drain_hands_kubernetes_finalizer_over() {
+    let world = World::new().await;
+    own_namespace(&world);
+    pvc(&world, "a", &[KUBERNETES]);
+    pvc(&world, "b", &[KUBERNETES]);
+    let (_dir, config) = in_place();
+    let says = "2 PVCs keep kubernetes.io/pvc-protection, which Belayer managed in place of Kubernetes' own \
+                controller: enable persistentvolumeclaim-protection-controller of kube-controller-manager before you \
+                remove Belayer";
+    let drain = ["drain", "--dry-run", "--yes", &config];
+    let text = flat(&world.run(&drain).await.out);
+    assert!(text.contains(says), "{text}");
+    let report = world.run(&[&drain[..], &["-ojson"]].concat()).await.json();
+    assert_eq!(report["notes"], json!([says]));
+    assert_eq!(report["kubernetesFinalizers"], 2);
+    let flag = "--pvc-protection-finalizer=kubernetes.io/pvc-protection";
+    let text = flat(&world.run(&["drain", "--dry-run", "--yes", flag]).await.out);
+    assert!(text.contains(says), "{text}");
+    for arguments in [
+        &["drain", "--dry-run", "--yes"][..],
+        &["drain", "--dry-run", "--yes", "--unselected", &config],
+    ] {
+        let text = flat(&world.run(arguments).await.out);
+        assert!(!text.contains("enable"), "{text}");
+    }
+}
+
+/// The flag of `belayer run` decides the mode for the other commands as well.
+#[rstest]
+#[case::check(&["check", "--controllers=pvc-protection"], "persistentvolumeclaim-protection-controller is switched off")]
+#[case::explain(&["explain", "pvc/data", "-n", "default"], "keeps its hold")]
+#[case::stuck(&["stuck"], "Belayer pvc-protection")]
+#[case::status(&["status"], "pvc-protection 1 1")]
+#[tokio::test(flavor = "multi_thread")]
+async fn the_flag_of_the_mode_is_read_by_every_command(
+    #[case] command: &[&str],
+    #[case] says: &str,
+) {
+    let world = World::new().await;
+    own_namespace(&world);
+    leads(&world, "belayer-system", "belayer");
+    pvc(&world, "data", &[KUBERNETES]);
+    user_of(&world, &["data"]);
+    deleted(&world, &PVCS, "data");
+    let without = flat(&world.run(command).await.out);
+    assert!(!without.contains(says), "{without}");
+    let flag = ["--pvc-protection-finalizer=kubernetes.io/pvc-protection"];
+    let with = flat(&world.run(&[command, &flag[..]].concat()).await.out);
+    assert!(with.contains(says), "{with}");
 }

@@ -50,11 +50,13 @@ impl Drain {
             unseen,
             objects: count,
             handed_over,
+            kubernetes_finalizers,
         } = scanned;
         // After the objects: an object of a namespace that was created anew since then has another UID.
         let ignored = self.ignored_namespaces(found).await;
         report.objects = count;
         report.handed_over = handed_over;
+        report.kubernetes_finalizers = kubernetes_finalizers;
         found.note_unlisted(hidden, unseen);
         objects.sort_by_key(order);
         progress.found(objects.len());

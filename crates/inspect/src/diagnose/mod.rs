@@ -13,6 +13,7 @@ use belayer_core::object::Resource;
 use belayer_core::words::one_or_many;
 use jiff::Timestamp;
 
+use crate::argo;
 use crate::evidence::{NotExplained, World};
 use crate::explain::Explained;
 use crate::known_finalizers::Entry;
@@ -304,6 +305,9 @@ fn of_finalizer(object: &Terminating, finalizer: &str, world: &World, now: Times
         {
             let its_controller = others::controller(object, finalizer, world, now);
             Some(volumes::volume(object, its_controller, world))
+        }
+        argo::STATUS_FINALIZER if kind.is_same_kind(&Resource::pods()) => {
+            pods::left_by_argo(object, world, now)
         }
         _ if finalizer.starts_with("external-attacher/") => {
             let attacher = others::controller(object, finalizer, world, now);

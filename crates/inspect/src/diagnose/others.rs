@@ -336,12 +336,27 @@ fn start_again(owner: &str, then: &str, workload: Option<&Workload>) -> Vec<Step
     )]
 }
 
-/// The last resort: removes exactly this finalizer, and only while it is at the same index.
+/// The last resort: removes exactly this finalizer.
 pub(super) fn force(object: &Terminating, finalizer: &str, world: &World) -> Step {
     let lost = world
         .known
         .find(finalizer)
         .map_or("unknown", |entry| entry.lost.as_str());
+    // After one removal the next command fails: the index of its finalizer may have changed.
+    let order = match object.finalizers.len() {
+        0 | 1 => "",
+        _ => " Remove one finalizer at a time, and run this command again after each.",
+    };
+    Step::run(
+        format!(
+            "Only if the controller will never run again, remove this finalizer by force.{order} Lost: {lost}"
+        ),
+        removal(object, finalizer),
+    )
+}
+
+/// The command that removes exactly this finalizer, and only while it is at the same index.
+pub(super) fn removal(object: &Terminating, finalizer: &str) -> String {
     let index = object
         .finalizers
         .iter()
@@ -352,20 +367,10 @@ pub(super) fn force(object: &Terminating, finalizer: &str, world: &World) -> Ste
         { "op": "test", "path": path, "value": finalizer },
         { "op": "remove", "path": path },
     ]);
-    // After one removal the next command fails: the index of its finalizer may have changed.
-    let order = match object.finalizers.len() {
-        0 | 1 => "",
-        _ => " Remove one finalizer at a time, and run this command again after each.",
-    };
-    Step::run(
-        format!(
-            "Only if the controller will never run again, remove this finalizer by force.{order} Lost: {lost}"
-        ),
-        format!(
-            "{} --type=json -p {}",
-            object.object.kubectl("patch"),
-            word(&patch.to_string())
-        ),
+    format!(
+        "{} --type=json -p {}",
+        object.object.kubectl("patch"),
+        word(&patch.to_string())
     )
 }
 

@@ -1,7 +1,12 @@
-//! A pod past its grace period that its kubelet has not terminated.
+//! A pod past its grace period that its kubelet has not terminated, or that Argo's own finalizer keeps.
 
-use super::Diagnosis;
+use jiff::Timestamp;
+
+use belayer_holds::argo::COMPLETED_LABEL;
+
 use super::why;
+use super::{Diagnosis, others};
+use crate::argo::{OWN_FINALIZER, STATUS_FINALIZER, WorkflowController};
 use crate::evidence::World;
 use crate::object::Terminating;
 use crate::reader::{ReadResult, one_line};
@@ -41,6 +46,45 @@ pub(super) fn on_lost_node(object: &Terminating, world: &World) -> Option<Diagno
     let found = on_node(object, &pod.node, world);
     let is_lost = matches!(found.verdict, Verdict::NodeGone | Verdict::NodeDown);
     is_lost.then_some(found)
+}
+
+/// A pod with the finalizer of Argo's workflow controller, which does not remove it any more: it ignores a pod that
+/// it has read, and without its switch it removes it from no pod.
+pub(super) fn left_by_argo(
+    object: &Terminating,
+    world: &World,
+    now: Timestamp,
+) -> Option<Diagnosis> {
+    let is_read = object.labels.get(COMPLETED_LABEL) == Some("true");
+    let controllers = world.argo.found().filter(|all| !all.is_empty());
+    let is_off = controllers.is_some_and(|all| {
+        let may_remove = |one: &WorkflowController| one.own_finalizer || one.may_have_own_finalizer;
+        !all.iter().any(may_remove)
+    });
+    let why = match (is_read, is_off) {
+        (true, _) => format!(
+            "the pod is labelled {COMPLETED_LABEL}=true: the workflow controller has read its result, and does not remove \
+             the finalizer any more"
+        ),
+        (false, true) => format!(
+            "{OWN_FINALIZER} is not true on any workflow controller: it does not remove the finalizer any more"
+        ),
+        (false, false) => return None,
+    };
+    let mut found = others::controller(object, STATUS_FINALIZER, world, now).proven(why);
+    let remove = if is_read {
+        "Or remove it yourself: the result was read"
+    } else {
+        "Or remove it yourself, if its workflow has the result of the pod; otherwise the step fails as \"pod deleted\""
+    };
+    found.next = vec![
+        Step::say(format!(
+            "Let Belayer remove it: set `adopt: [{STATUS_FINALIZER}]` in the profile that selects the pod and, if \
+             pod-write-policy.yaml is applied, add the name to its variable `adopted`"
+        )),
+        Step::run(remove, others::removal(object, STATUS_FINALIZER)),
+    ];
+    Some(found)
 }
 
 fn on_node(object: &Terminating, node: &str, world: &World) -> Diagnosis {

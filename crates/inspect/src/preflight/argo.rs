@@ -42,6 +42,17 @@ pub(crate) async fn check(reader: &Reader, adopts: bool) -> Vec<Finding> {
         }
     };
     let mut findings = Vec::new();
+    for one in all
+        .iter()
+        .filter(|one| one.may_have_own_finalizer && !adopts)
+    {
+        let what = format!(
+            "whether {OWN_FINALIZER} of deployment {} is true",
+            one.place
+        );
+        let why = "its value comes from a Secret, or from a ConfigMap that could not be read";
+        findings.push(Finding::new(Level::Note, About::Finalizer, what, why));
+    }
     for one in all.iter().filter(|one| one.own_finalizer && !adopts) {
         let what = format!("{OWN_FINALIZER} of deployment {}", one.place);
         let means = format!(

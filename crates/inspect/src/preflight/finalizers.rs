@@ -105,6 +105,10 @@ fn setters_of<'a>(metadata: &'a Metadata, finalizer: &str) -> BTreeSet<&'a str> 
 
 /// Whether PVCs are protected by exactly the intended controllers at time `now`.
 pub(crate) async fn pvcs(reader: &Reader, mode: PvcMode, now: Timestamp) -> Vec<Finding> {
+    if mode == PvcMode::InPlaceButOff {
+        // Another process may run it.
+        return pvcs::check(reader, now, mode).await;
+    }
     let mut findings = Vec::new();
     let in_tree = in_tree::read_flag(reader).await;
     match (&in_tree, mode) {
@@ -146,12 +150,10 @@ pub(crate) async fn pvcs(reader: &Reader, mode: PvcMode, now: Timestamp) -> Vec<
         )),
         _ => {}
     }
-    if mode != PvcMode::InPlace {
-        let is_reported = matches!(in_tree, InTree::Off(_));
-        let seen = pvcs::check(reader, now, mode).await.into_iter();
-        // Stuck PVCs only prove what the flag has shown already.
-        findings.extend(seen.filter(|finding| !is_reported || finding.level == Level::Note));
-    }
+    // Stuck PVCs only prove what the flag has shown already.
+    let is_reported = mode != PvcMode::InPlace && matches!(in_tree, InTree::Off(_));
+    let seen = pvcs::check(reader, now, mode).await.into_iter();
+    findings.extend(seen.filter(|finding| !is_reported || finding.level == Level::Note));
     findings
 }
 

@@ -236,4 +236,6 @@ pub enum PvcMode {
     Own,
     /// By Belayer in place of that controller, with its finalizer.
     InPlace,
+    /// As configured by Belayer in place of that controller; but Belayer's is switched off.
+    InPlaceButOff,
 }

@@ -123,8 +123,11 @@ pub(crate) async fn check(reader: &Reader, now: Timestamp, mode: PvcMode) -> Vec
         names.map(move |name| format!("{namespace}/{name}"))
     });
     let left: Vec<String> = left.collect();
-    findings.extend(left_behind(&left));
-    findings.extend(bare(seen.bare));
+    findings.extend(left_behind(&left, mode));
+    // In its place, Belayer adds it.
+    if matches!(mode, PvcMode::Advise | PvcMode::Own) {
+        findings.extend(bare(seen.bare));
+    }
     if mode == PvcMode::Advise {
         findings.extend(still_held(&seen.held));
     }
@@ -209,7 +212,7 @@ fn still_held(pvcs: &[String]) -> Option<Finding> {
 }
 
 /// No controller removes Kubernetes' finalizer.
-fn left_behind(pvcs: &[String]) -> Option<Finding> {
+fn left_behind(pvcs: &[String], mode: PvcMode) -> Option<Finding> {
     let names = named(pvcs);
     let what = match pvcs.len() {
         0 => return None,
@@ -220,17 +223,29 @@ fn left_behind(pvcs: &[String]) -> Option<Finding> {
             "{n} PVCs are being deleted, no pod uses them, and no controller removes {KUBERNETES_PVC_PROTECTION}: {names}"
         ),
     };
-    Some(
-        Finding::new(
-            Level::Missing,
-            About::Finalizer,
-            what,
-            format!("kube-controller-manager's {PVC_CONTROLLER} does not seem to run: every deleted PVC stays in Terminating"),
-        )
-        .fix(format!(
-            "switch it on, or set pvcProtection.finalizer: {KUBERNETES_PVC_PROTECTION}, so that Belayer does this"
-        )),
-    )
+    let (consequence, fix) = match mode {
+        PvcMode::Advise | PvcMode::Own => (
+            format!("kube-controller-manager's {PVC_CONTROLLER} does not seem to run"),
+            format!(
+                "switch it on, or set pvcProtection.finalizer: {KUBERNETES_PVC_PROTECTION}, so that Belayer does this"
+            ),
+        ),
+        PvcMode::InPlace => (
+            "Belayer does not seem to run, or the API server denies its writes".to_owned(),
+            format!(
+                "see belayer status, and the Events ReleaseDenied of these PVCs; or switch {PVC_CONTROLLER} of \
+                 kube-controller-manager on again"
+            ),
+        ),
+        PvcMode::InPlaceButOff => (
+            "pvc-protection is switched off by --controllers".to_owned(),
+            format!(
+                "switch {PVC_CONTROLLER} of kube-controller-manager on again, or pvc-protection"
+            ),
+        ),
+    };
+    let consequence = format!("{consequence}: every deleted PVC stays in Terminating");
+    Some(Finding::new(Level::Missing, About::Finalizer, what, consequence).fix(fix))
 }
 
 /// No controller adds it.

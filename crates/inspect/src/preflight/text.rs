@@ -79,6 +79,9 @@ fn opening(report: &Report) -> String {
 }
 
 fn heading(part: &PartReport) -> String {
+    if part.rights_needed == 0 {
+        return part.name.clone();
+    }
     format!(
         "{}: {} of {} permissions",
         part.name, part.rights_granted, part.rights_needed

@@ -1,12 +1,15 @@
 //! Reports: Events, `/debug/holds`, metrics, advice.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use belayer::operator::Components;
 use belayer_core::election::Leadership;
 use belayer_core::executor::Writes;
+use belayer_core::logged::Log;
 use belayer_holds::names::KUBERNETES_PVC_PROTECTION;
-use belayer_pvc_protection::Mode;
 use belayer_pvc_protection::advice::Advice;
+use belayer_pvc_protection::{Mode, Settings};
 use belayer_sandbox::Gvr;
 use jiff::Timestamp;
 use serde_json::json;
@@ -118,4 +121,28 @@ async fn a_second_active_controller_is_detected() {
     }
     let_pass(Duration::from_secs(60)).await;
     assert_eq!(advice(&belayer), ["TwoAtWork"]);
+}
+
+/// What Belayer managed in place of Kubernetes' controller, only that controller removes then.
+#[tokio::test(start_paused = true)]
+async fn in_place_and_switched_off_the_controller_of_kubernetes_is_named() {
+    let log = Log::kept();
+    let shop = Shop::new();
+    shop.pvc_with("data", protected_by_kubernetes());
+    shop.delete_pvc("data");
+    let mut components = Components::default().with(belayer_pod_finalizer::Settings::default());
+    components.switched_off.push(Arc::new(Settings {
+        mode: Mode::InPlace,
+        ..Settings::default()
+    }));
+    let _belayer = shop.world.run_components(components);
+    let_pass(Duration::from_secs(300)).await;
+    assert_eq!(shop.finalizers("data"), [KUBERNETES_PVC_PROTECTION]);
+    let warned = log.lines("WARN");
+    let says = "controller is switched off, and 1 PVC keeps kubernetes.io/pvc-protection, which Belayer managed in \
+                place of Kubernetes' own controller: without persistentvolumeclaim-protection-controller of \
+                kube-controller-manager, every deleted PVC stays in Terminating";
+    let those: Vec<_> = warned.iter().filter(|line| line.contains(says)).collect();
+    assert_eq!(those.len(), 1, "{warned:?}");
+    assert!(log.lines("no finalizer of it is left").is_empty());
 }
