@@ -168,6 +168,9 @@ pub(crate) struct Container {
 pub(crate) struct Env {
     pub(crate) name: String,
     pub(crate) value: String,
+    /// Where else its value comes from.
+    #[serde(rename = "valueFrom")]
+    pub(crate) value_from: Option<IgnoredAny>,
 }
 
 #[derive(Debug, Default, Deserialize)]
