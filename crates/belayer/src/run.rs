@@ -199,7 +199,7 @@ impl Supervisor {
             lease: settings
                 .candidacy()
                 .map(|election| election.lease.to_string()),
-            event_memory: self.current.event_memory.clone(),
+            memory: self.current.memory.clone(),
             observer: Arc::new(()),
         };
         Operator::new(options, settings.components.clone())

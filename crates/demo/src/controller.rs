@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use belayer_core::client;
-use belayer_core::events::EventMemory;
 use belayer_core::executor::{Bounds, Writes};
 use belayer_holds::names;
 use belayer_holds::runner::{Executed, Observer, What};
@@ -18,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{Pace, setup};
-use belayer::operator::{Operator, Options};
+use belayer::operator::{Memory, Operator, Options};
 
 /// Timeout for a crashed or stopping process to end.
 const DEAD_WITHIN: Duration = Duration::from_secs(30);
@@ -149,7 +148,7 @@ impl Controller {
                 writes: Writes::Sent,
                 leadership: belayer_core::election::Leadership::unlimited(),
                 lease: None,
-                event_memory: EventMemory::default(),
+                memory: Memory::default(),
                 observer,
             };
             let operator = Operator::new(

@@ -108,20 +108,17 @@ pub async fn controllers(reader: &Reader) -> ReadResult<Vec<WorkflowController>>
             continue;
         };
         let namespace = &deployment.metadata.namespace;
-        let map = container.flag("configmap").unwrap_or(CONFIG_MAP);
-        let key = ObjectKey::new(namespace.as_str(), map);
-        let instance = match reader
-            .object::<ConfigMap>(&Resource::config_maps(), &key)
-            .await
-        {
-            ReadResult::Found(map) => map.instance(),
-            ReadResult::Absent => Some(String::new()),
-            ReadResult::Unknown(_) => None,
+        let instance = match container.flag("configmap") {
+            Ok(map) => instance(reader, namespace, map.unwrap_or(CONFIG_MAP)).await,
+            Err(NotShown) => None,
         };
-        let one = container.has("namespaced").then(|| {
-            let managed = container.flag("managed-namespace");
-            managed.unwrap_or(namespace).to_owned()
-        });
+        let one = match (
+            container.has("namespaced"),
+            container.flag("managed-namespace"),
+        ) {
+            (Ok(true), Ok(managed)) => Some(managed.unwrap_or(namespace).to_owned()),
+            _ => None,
+        };
         let own_finalizer = own_finalizer(reader, namespace, container).await;
         found.push(WorkflowController {
             place: format!("{namespace}/{}", deployment.metadata.name),
@@ -169,33 +166,59 @@ async fn own_finalizer(reader: &Reader, namespace: &str, container: &Container) 
     Some(false)
 }
 
+/// The instance ID in the ConfigMap of this name; `None` if it could not be read.
+async fn instance(reader: &Reader, namespace: &str, name: &str) -> Option<String> {
+    let key = ObjectKey::new(namespace, name);
+    let maps = Resource::config_maps();
+    match reader.object::<ConfigMap>(&maps, &key).await {
+        ReadResult::Found(map) => map.instance(),
+        ReadResult::Absent => Some(String::new()),
+        ReadResult::Unknown(_) => None,
+    }
+}
+
+/// The Deployment does not show a value, as its container reads it from another object.
+#[derive(Debug, PartialEq, Eq)]
+struct NotShown;
+
 impl Container {
     fn words(&self) -> impl Iterator<Item = &str> {
         self.command.iter().chain(&self.args).map(String::as_str)
     }
 
-    /// Whether a flag without a value is given, or one with the value `true`.
-    fn has(&self, name: &str) -> bool {
-        let given = [format!("--{name}"), format!("--{name}=true")];
-        self.words().any(|word| given.iter().any(|one| one == word))
+    /// Whether a flag that needs no value is set.
+    fn has(&self, name: &str) -> Result<bool, NotShown> {
+        let flag = format!("--{name}");
+        if self.words().any(|word| word == flag) {
+            return Ok(true);
+        }
+        let value = self.flag(name)?;
+        Ok(value.is_some_and(|value| ["1", "t", "true"].contains(&&*value.to_lowercase())))
     }
 
-    /// The value of a flag, given as `--name value` or `--name=value`.
-    fn flag(&self, name: &str) -> Option<&str> {
+    /// The value of a flag, given as `--name value` or `--name=value`, or else by Argo's environment variable for it.
+    fn flag(&self, name: &str) -> Result<Option<&str>, NotShown> {
         let flag = format!("--{name}");
         let mut words = self.words();
         while let Some(word) = words.next() {
             if word == flag {
-                return words.next();
+                return Ok(words.next());
             }
             if let Some(value) = word
                 .strip_prefix(&flag)
                 .and_then(|rest| rest.strip_prefix('='))
             {
-                return Some(value);
+                return Ok(Some(value));
             }
         }
-        None
+        let variable = format!("ARGO_{}", name.replace('-', "_").to_uppercase());
+        match self.env.iter().find(|one| one.name == variable) {
+            Some(one) if one.value_from.is_some() => Err(NotShown),
+            // Argo ignores an empty one.
+            found => Ok(found
+                .map(|one| one.value.as_str())
+                .filter(|value| !value.is_empty())),
+        }
     }
 }
 
@@ -206,7 +229,7 @@ struct ConfigMap {
 }
 
 impl ConfigMap {
-    /// The instance ID, by a key of its own or in the document `config`; `None` if that cannot be read.
+    /// The instance ID, by a separate key, whose value is YAML, or in the document `config`; `None` if that cannot be read.
     fn instance(&self) -> Option<String> {
         #[derive(Deserialize, Default)]
         #[serde(default)]
@@ -214,22 +237,20 @@ impl ConfigMap {
             #[serde(rename = "instanceID")]
             instance: Option<String>,
         }
-        if let Some(own) = self.data.get("instanceID") {
-            return Some(own.trim().trim_matches('"').to_owned());
-        }
-        match self.data.get("config") {
-            None => Some(String::new()),
-            Some(text) => {
-                let config: Config = serde_saphyr::from_str(text).ok()?;
-                Some(config.instance.unwrap_or_default())
-            }
-        }
+        let text = match (self.data.get("instanceID"), self.data.get("config")) {
+            (Some(own), _) => format!("instanceID: {}", own.trim()),
+            (None, Some(config)) => config.clone(),
+            (None, None) => return Some(String::new()),
+        };
+        let config: Config = serde_saphyr::from_str(&text).ok()?;
+        Some(config.instance.unwrap_or_default())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
+    use serde_json::json;
 
     use super::*;
 
@@ -272,6 +293,10 @@ mod tests {
     #[rstest]
     #[case::none(&[], Some(""))]
     #[case::as_a_key(&[("instanceID", "a")], Some("a"))]
+    #[case::in_quotes(&[("instanceID", "\"a\"\n")], Some("a"))]
+    #[case::with_a_comment(&[("instanceID", "'a' # of team a")], Some("a"))]
+    #[case::a_number(&[("instanceID", "7")], Some("7"))]
+    #[case::an_empty_key(&[("instanceID", "")], Some(""))]
     #[case::in_the_document(&[("config", "instanceID: a\nparallelism: 10\n")], Some("a"))]
     #[case::a_document_without_it(&[("config", "parallelism: 10\n")], Some(""))]
     #[case::an_unreadable_document(&[("config", "[")], None)]
@@ -299,9 +324,30 @@ mod tests {
             .into(),
             ..Container::default()
         };
-        assert!(container.has("namespaced"));
-        assert_eq!(container.flag("managed-namespace"), Some("ci"));
-        assert_eq!(container.flag("configmap"), Some("mine"));
-        assert_eq!(container.flag("loglevel"), None);
+        assert_eq!(container.has("namespaced"), Ok(true));
+        assert_eq!(container.flag("managed-namespace"), Ok(Some("ci")));
+        assert_eq!(container.flag("configmap"), Ok(Some("mine")));
+        assert_eq!(container.flag("loglevel"), Ok(None));
+    }
+
+    /// Argo reads each flag that is not given from the environment.
+    #[test]
+    fn flags_are_read_from_the_environment() {
+        let env = json!([
+            { "name": "ARGO_NAMESPACED", "value": "true" },
+            { "name": "ARGO_MANAGED_NAMESPACE", "value": "ci" },
+            { "name": "ARGO_CONFIGMAP", "valueFrom": { "configMapKeyRef": { "name": "a", "key": "b" } } },
+            { "name": "ARGO_LOGLEVEL", "value": "" },
+        ]);
+        let by_env: Container = serde_json::from_value(json!({ "env": env })).unwrap();
+        assert_eq!(by_env.has("namespaced"), Ok(true));
+        assert_eq!(by_env.flag("managed-namespace"), Ok(Some("ci")));
+        assert_eq!(by_env.flag("configmap"), Err(NotShown));
+        assert_eq!(by_env.flag("loglevel"), Ok(None));
+        let args = ["--namespaced=false", "--managed-namespace=prod"];
+        let given = json!({ "env": env, "args": args });
+        let given: Container = serde_json::from_value(given).unwrap();
+        assert_eq!(given.has("namespaced"), Ok(false));
+        assert_eq!(given.flag("managed-namespace"), Ok(Some("prod")));
     }
 }

@@ -186,7 +186,7 @@ metrics! {
     /// Objects in observe mode that vanished before their result was read.
     OBSERVED_LOSSES = "belayer_observed_losses_total": Counter, Count, [CONTROLLER];
     /// Pods of Argo Workflows that were released, or were deleted in observe mode, although no result had been read;
-    /// Undecided pods stay held; in observe mode the status of their owner could not be read.
+    /// Undecided pods stay held, or were deleted in observe mode and the status of their owner could not be read.
     UNREAD_PODS = "belayer_unread_pods_total": Counter, Count,
         [fixed("judgement", unread::JUDGEMENTS), fixed("mode", unread::MODES), POD_NAMESPACE];
     /// Pods deleted by the cleanup that their own annotation requests, or because they were re-created after their record

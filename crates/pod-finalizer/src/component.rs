@@ -3,9 +3,8 @@
 mod losses;
 mod observe;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -46,7 +45,7 @@ use crate::{NAME, SETTLE};
 
 use observe::{admin_asked, adopted, deciding, deciding_profiles, held, node_of, selection};
 
-pub(crate) use losses::Lost;
+use losses::Counted;
 
 /// The labels and annotations of pods that the rules read.
 pub(crate) fn keep_of_pods(profiles: &Profiles) -> Keep {
@@ -152,6 +151,8 @@ pub struct Parts<V: View = Cached> {
     pub removed: RemovedPods,
     /// The queue of the pod runner.
     pub queue: WorkQueue<ObjectKey>,
+    /// What was counted, also before the last reload of the configuration.
+    pub counted: Arc<Counted>,
 }
 
 /// Holds pods until their result has been read by its consumer. Its rules are in
@@ -164,8 +165,6 @@ pub struct PodFinalizer<V: View = Cached> {
     pub(crate) due: Mutex<HashMap<Delay, Waits>>,
     /// When each pod was first observed as one whose node may be lost.
     suspected: Mutex<HashMap<Uid, LogicalTime>>,
-    /// The pods that were counted as undecided.
-    undecided: Mutex<HashSet<Uid>>,
     /// The pods that are not held any more, and those that may have been held before this process started.
     maybe_released: Mutex<HashSet<Uid>>,
     /// Of which owners one has changed, as its consumer changes it. Only the leader collects and takes them.
@@ -176,10 +175,6 @@ pub struct PodFinalizer<V: View = Cached> {
     resync: Duration,
     /// Whether any profile adopts finalizers.
     adopts: bool,
-    /// Pods of profiles in observe mode that were deleted before their result was read.
-    lost: AtomicU64,
-    /// The latest of them.
-    latest_lost: Mutex<VecDeque<Lost>>,
 }
 
 impl<V: View> PodFinalizer<V> {
@@ -195,7 +190,6 @@ impl<V: View> PodFinalizer<V> {
             outcomes: Outcomes::new(settings.outcome_ttl),
             due: Mutex::default(),
             suspected: Mutex::default(),
-            undecided: Mutex::default(),
             maybe_released: Mutex::default(),
             changed_owners: Mutex::default(),
             held_objects,
@@ -205,8 +199,6 @@ impl<V: View> PodFinalizer<V> {
                 .profiles
                 .iter()
                 .any(|profile| !profile.adopt.is_empty()),
-            lost: AtomicU64::new(0),
-            latest_lost: Mutex::default(),
         }
     }
 
@@ -349,7 +341,7 @@ impl PodFinalizer {
                 due.remove(&Delay::ReleaseAfter(meta.uid.clone()));
                 drop(due);
                 self.suspected.lock().remove(&meta.uid);
-                self.undecided.lock().remove(&meta.uid);
+                self.parts.counted.undecided.lock().remove(&meta.uid);
                 self.maybe_released.lock().remove(&meta.uid);
             }
             _ => {}

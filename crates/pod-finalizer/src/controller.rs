@@ -294,6 +294,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
             ),
             removed,
             queue: pods.queue.clone(),
+            counted: shared.memory.of(),
         },
     ));
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use crate::argo::Held::Undecided;
 use crate::argo::{Ending, NodeReader};
+use crate::cleanup::POD_GC_STRATEGY;
 use crate::component::{self, Parts, PodFinalizer};
-use crate::decide::PodDecision;
+use crate::decide::{PodDecision, waits_for_workflow};
 use crate::evidence::Evidence;
 use crate::profile::Profiles;
 use crate::profile::config::Settings;
@@ -125,7 +126,15 @@ impl Pods {
                     .to_owned(),
             );
         }
-        Explained {
+        let waits_for_end = view.is_some_and(|view| {
+            decision.row == row::ADD_HOLD && decision.write.is_none() && waits_for_workflow(view)
+        });
+        if waits_for_end {
+            notes.push(format!(
+                "Belayer deletes the pod once its workflow has ended as its annotation {POD_GC_STRATEGY} requires"
+            ));
+        }
+        let explained = Explained {
             why_not: why_not.filter(|_| !held),
             notes,
             ..explained(finalizer, held, decision, |action| {
@@ -135,6 +144,12 @@ impl Pods {
                     recheck_interval(decision, self.settings.resync),
                 )
             })
+        };
+        match view.and_then(|view| view.cleanup) {
+            Some(cleanup) if decision.row == row::CLEANUP && decision.write.is_none() => {
+                deleted_later(explained, cleanup.gc.delay)
+            }
+            _ => explained,
         }
     }
 }
@@ -170,6 +185,7 @@ fn finalizer(
         node_queries: live.queries(NodeReader::new(live.executor())),
         removed: RemovedPods::default(),
         queue: WorkQueue::new(crate::NAME),
+        counted: Arc::default(),
     };
     PodFinalizer::new(settings, parts)
 }
@@ -235,6 +251,21 @@ fn waits(action: Action, held: bool, resync: Duration) -> String {
         ),
         Action::Keep => "Belayer adds its finalizer once the missing conditions are met".to_owned(),
         _ => "nothing: Belayer does not hold this pod".to_owned(),
+    }
+}
+
+/// A pod whose cleanup is due after a delay. When that began, only a process that watches knows.
+fn deleted_later(explained: Explained, delay: Duration) -> Explained {
+    let delay = age(i64::try_from(delay.as_secs()).unwrap_or(i64::MAX));
+    Explained {
+        action: Action::Delete,
+        missing: vec![format!(
+            "the delay of its cleanup ({delay}) has to expire; only a running Belayer knows when it began"
+        )],
+        next: "a running Belayer deletes the pod once the delay has expired. If that is denied, the pod has the Event \
+               CleanupDenied"
+            .to_owned(),
+        ..explained
     }
 }
 

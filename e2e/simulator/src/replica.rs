@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belayer::health::Vitals;
-use belayer::operator::{Components, Operator, Options};
+use belayer::operator::{Components, Memory, Operator, Options};
 use belayer::reload::warm;
 use belayer_checker::BELAYER;
 use belayer_core::client;
 use belayer_core::election::{Elector, Leadership, Settings, Timing, identity};
-use belayer_core::events::EventMemory;
 use belayer_core::executor::{Bounds, Writes};
 use belayer_core::informer::Store;
 use belayer_core::object::ObjectKey;
@@ -206,7 +205,7 @@ async fn live(
         let actor = instance(program, setup.number);
         client::in_process(setup.sandbox.service(actor), names::USER_AGENT)
     };
-    let event_memory = EventMemory::default();
+    let memory = Memory::default();
     let options = |leadership: &Leadership| Options {
         client: client(BELAYER),
         watches: client(BELAYER),
@@ -215,7 +214,7 @@ async fn live(
         writes: Writes::Sent,
         leadership: leadership.clone(),
         lease: None,
-        event_memory: event_memory.clone(),
+        memory: memory.clone(),
         observer: Arc::clone(&setup.observer),
     };
     if setup.is_alone {

@@ -112,6 +112,7 @@ async fn recorded(cluster: Cluster) -> Result<()> {
             "{spec}"
         );
         ensure!(spec["containers"][0]["exitCode"] == code, "{spec}");
+        ensure!(spec["exitCode"] == code, "{spec}");
         ensure!(
             record.owner_references()[0].uid == owner,
             "{:?}",
@@ -255,7 +256,7 @@ async fn lost_node(cluster: Cluster) -> Result<()> {
         "{spec}"
     );
     ensure!(
-        spec["containers"][0].get("exitCode").is_none(),
+        spec["containers"][0].get("exitCode").is_none() && spec.get("exitCode").is_none(),
         "the record has an invented exit code: {spec}"
     );
     belayer.stop().await

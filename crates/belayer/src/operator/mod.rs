@@ -31,7 +31,7 @@ use crate::health::{Needed, Started, Vitals};
 use crate::server::Holds;
 
 pub use crate::controllers::Components;
-pub use belayer_controller::context::Options;
+pub use belayer_controller::context::{Memory, Options};
 
 /// Longest time for work in flight after a stop.
 pub const STOP_WITHIN: Duration = Duration::from_secs(30);

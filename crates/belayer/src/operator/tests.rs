@@ -1,5 +1,4 @@
 use belayer_core::client;
-use belayer_core::events::EventMemory;
 use belayer_core::executor::{Bounds, Writes};
 use belayer_core::workqueue::{Outcome, WorkQueue, Workers};
 use belayer_holds::names::{POD_RECREATION_HOLD, USER_AGENT};
@@ -24,7 +23,7 @@ fn replica(sandbox: &Sandbox, leadership: Leadership) -> Operator {
         writes: Writes::Sent,
         leadership,
         lease: None,
-        event_memory: EventMemory::default(),
+        memory: Memory::default(),
         observer: Arc::new(()),
     };
     let components = Components::default()

@@ -3,11 +3,10 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use belayer_core::election::ElectorHealth;
-use belayer_core::events::EventMemory;
 use serde_json::Value;
 
 use crate::health::Vitals;
-use crate::operator::Operator;
+use crate::operator::{Memory, Operator};
 use crate::server::{Health, Holds};
 
 /// What the endpoints read from one set of controllers.
@@ -21,8 +20,8 @@ pub(super) struct OperatorParts {
 pub(super) struct Current {
     parts: RwLock<Option<OperatorParts>>,
     elector: Option<ElectorHealth>,
-    /// Outlasts each set, so that a reload repeats no Event.
-    pub(super) event_memory: EventMemory,
+    /// Outlasts each set, so that a reload repeats no Event and counts nothing again.
+    pub(super) memory: Memory,
 }
 
 impl Current {
@@ -31,7 +30,7 @@ impl Current {
         Self {
             parts: RwLock::new(None),
             elector,
-            event_memory: EventMemory::default(),
+            memory: Memory::default(),
         }
     }
 

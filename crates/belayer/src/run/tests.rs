@@ -19,6 +19,7 @@ use super::*;
 use crate::cli::{Cli, Command};
 use crate::config::API_VERSION;
 use crate::reload::WARM_WITHIN;
+use crate::server::Holds as _;
 
 const NAMESPACE: &str = "ci";
 
@@ -424,6 +425,41 @@ async fn a_reload_repeats_no_event() {
 }
 
 /// The body of a page of the debug address.
+/// They are the reason to enforce a profile, which is such a reload.
+#[tokio::test(start_paused = true)]
+async fn a_reload_keeps_the_observed_losses() {
+    let mut stage = Stage::begin("qps: 10").await;
+    let observing = |mode: &str| {
+        let profile = format!(
+            "{{name: a, mode: {mode}, selector: {{matchLabels: {{a: b}}}}, consumed: {{labels: {{done: 'yes'}}}}}}"
+        );
+        let text = format!(
+            "apiVersion: {API_VERSION}\ncontrollers: [pod-finalizer]\npodFinalizer: {{profiles: [{profile}]}}\n"
+        );
+        Source::parse(Path::new("b.yaml"), text).unwrap_or_else(|error| panic!("{error}"))
+    };
+    stage.apply(observing("observe")).await;
+    stage.create(1);
+    sleep(Duration::from_secs(60)).await;
+    let (user, name) = (Actor::new("user"), format!("p{}", stage.pods));
+    let cluster = stage.sandbox.cluster();
+    let options = belayer_sandbox::DeleteOptions::default();
+    let deleted = cluster.delete(&user, &Gvr::PODS, Some(NAMESPACE), &name, &options);
+    deleted.unwrap();
+    sleep(Duration::from_secs(60)).await;
+    let losses = |stage: &Stage| {
+        let report = stage.supervisor.current.holds();
+        let report = &report["pod-finalizer"];
+        let latest = report["latestLosses"][0]["name"].clone();
+        (report["observedLosses"].clone(), latest)
+    };
+    let counted = (json!(1), json!(name));
+    assert_eq!(losses(&stage), counted);
+    stage.apply(observing("enforce")).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(losses(&stage), counted);
+}
+
 async fn page(routes: &Router, host: &str, path: &str) -> (http::StatusCode, String) {
     let request = http::Request::get(path).header("host", host);
     let request = request.body(axum::body::Body::empty()).unwrap();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use belayer::operator::Memory;
 use belayer_core::executor::Writes;
 use belayer_core::simulated::simulate;
 use belayer_metrics::Exporter;
@@ -309,4 +310,47 @@ async fn a6_observing_counts_pods_that_were_deleted_while_they_ran(
         parts.iter().all(|part| line.contains(part)) && line.ends_with(" 1")
     };
     assert_eq!(text.lines().filter(counted).count(), unread, "{text}");
+}
+
+/// A reload replaces the controllers, and not what they have counted.
+#[rstest]
+#[case::enforce(Mode::Enforce)]
+#[case::observe(Mode::Observe)]
+#[tokio::test(start_paused = true)]
+async fn a6_a_reload_counts_no_undecided_pod_again(#[case] mode: Mode) {
+    let world = World::new();
+    let (recorder, exporter) = Exporter::detached().unwrap();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let uid = world.workflow("build");
+    bound(&world, "step", &uid, r#"{"name":"a","container":{}}"#);
+    let held = json!({ "metadata": { "finalizers": [belayer_holds::names::POD_STATUS_HOLD] } });
+    world.patch(&Gvr::PODS, "step", held);
+    delete(&world, "step");
+    let killed = [("main", exited(143)), ("wait", exited(143))];
+    report(&world, "step", "Failed", &killed);
+    let memory = Memory::default();
+    for mode in [mode, Mode::Enforce, Mode::Observe] {
+        let profile = Profile {
+            mode,
+            ..argo::profile()
+        };
+        let settings = Settings {
+            profiles: Profiles::new([profile]).unwrap(),
+            ..Settings::default()
+        };
+        let belayer = world.run_remembering(settings, &memory);
+        let_pass(A_WHILE).await;
+        belayer.stop().await;
+    }
+    assert!(world.is_held("step"));
+    let text = exporter.render();
+    let counted = text
+        .lines()
+        .filter(|line| line.starts_with("belayer_unread_pods_total{") && !line.ends_with(" 0"));
+    let counted: Vec<_> = counted.collect();
+    assert_eq!(counted.len(), 1, "{counted:?}");
+    let by_mode = format!("mode=\"{mode}\"");
+    assert!(counted[0].contains("Undecided"), "{counted:?}");
+    assert!(counted[0].contains(&by_mode), "{counted:?}");
+    assert!(counted[0].ends_with(" 1"), "{counted:?}");
 }

@@ -6,7 +6,7 @@ use belayer_core::client;
 use belayer_core::executor::Bounds;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::decision::Rule;
-use belayer_inspect::explain::{ExplainError, Explained};
+use belayer_inspect::explain::{Action, ExplainError, Explained};
 use belayer_inspect::reader::Reader;
 use belayer_pod_finalizer::outcome::crd;
 use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
@@ -111,6 +111,35 @@ async fn explain_reads_the_outcome_record() {
     let theirs = json!({ "metadata": { "labels": { "app": "batch" }, "ownerReferences": null } });
     world.patch(&Gvr::PODS, "a", theirs);
     expect(&world, &settings(&batch), row::CAPTURED).await;
+}
+
+/// Belayer deletes such a pod, and adds no finalizer.
+#[tokio::test(start_paused = true)]
+async fn a_cleanup_that_waits_is_announced_as_one() {
+    let world = World::new();
+    let uid = world.workflow("build");
+    world.pod("a", "build", &uid);
+    world.end("a");
+    let asks = |strategy: &str| {
+        json!({ "metadata": {
+            "labels": { "workflows.argoproj.io/completed": "true" },
+            "annotations": { "workflows.argoproj.io/pod-gc-strategy": strategy },
+        } })
+    };
+    let settings = settings(&json!({ "builtIn": "argo", "cleanup": "argo" }));
+    world.patch(&Gvr::PODS, "a", asks("OnPodCompletion/30s"));
+    let later = explained(&world, &settings, pod()).await.unwrap();
+    assert_eq!(later.row.name, row::CLEANUP.name, "{later:?}");
+    assert_eq!(later.action, Action::Delete, "{later:?}");
+    assert!(later.missing[0].contains("(30s)"), "{later:?}");
+    assert!(later.next.contains("deletes the pod"), "{later:?}");
+    assert!(!later.next.contains("finalizer"), "{later:?}");
+
+    world.patch(&Gvr::PODS, "a", asks("OnWorkflowSuccess/30s"));
+    let later = explained(&world, &settings, pod()).await.unwrap();
+    assert_eq!(later.row.name, row::ADD_HOLD.name, "{later:?}");
+    let notes = later.notes.join("; ");
+    assert!(notes.contains("once its workflow has ended"), "{notes}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer::operator::{Components, Operator, Options};
+use belayer::operator::{Components, Memory, Operator, Options};
 use belayer_core::client;
 use belayer_core::election::{Leadership, LeaseGuard};
-use belayer_core::events::EventMemory;
 use belayer_core::executor::{Bounds, Writes};
 use belayer_holds::names::POD_STATUS_HOLD;
 use belayer_pod_finalizer::PodFinalizer;
@@ -64,7 +63,7 @@ pub(crate) fn options(client: Client) -> Options {
         writes: Writes::Sent,
         leadership: Leadership::unlimited(),
         lease: None,
-        event_memory: EventMemory::default(),
+        memory: Memory::default(),
         observer: Arc::new(()),
     }
 }
@@ -155,6 +154,17 @@ impl World {
 
     pub(crate) fn run_with(&self, pod_finalizer: Settings, writes: Writes) -> Running {
         Self::spawn(self.operator(pod_finalizer, writes))
+    }
+
+    /// The controllers after a reload, or the first ones: with what those before them remember.
+    pub(crate) fn run_remembering(&self, pod_finalizer: Settings, memory: &Memory) -> Running {
+        let client = client::in_process(self.service(), belayer_holds::names::USER_AGENT);
+        let options = Options {
+            memory: memory.clone(),
+            ..options(client)
+        };
+        let components = Components::default().with(pod_finalizer);
+        Self::spawn(Operator::new(options, components))
     }
 
     fn spawn(operator: Operator) -> Running {

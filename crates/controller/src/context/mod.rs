@@ -4,6 +4,7 @@
 //! has a controller that has no informers.
 
 mod informer_handle;
+mod memory;
 mod owners;
 mod pods;
 pub mod zeros;
@@ -17,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use belayer_core::clock;
 use belayer_core::election::Leadership;
-use belayer_core::events::{self, EventMemory, EventRecorder, EventSender};
+use belayer_core::events::{self, EventRecorder, EventSender};
 use belayer_core::executor::{Bounds, Executor, Writes};
 use belayer_core::informer::{Decoders, InformerState, JsonDecoder};
 use belayer_core::object::{ObjectKey, Resource};
@@ -37,6 +38,7 @@ use crate::InformerRequirements;
 pub use informer_handle::{
     BackgroundTask, InformerHandle, Seen, Watched, WorkerGroup, list_state_known, synced,
 };
+pub use memory::Memory;
 pub use owners::Owners;
 pub use pods::Pods;
 
@@ -58,8 +60,8 @@ pub struct Options {
     pub leadership: Leadership,
     /// The Lease of the leader election, if there is one.
     pub lease: Option<String>,
-    /// What the controllers before these have recorded as Events.
-    pub event_memory: EventMemory,
+    /// What the controllers before these remember.
+    pub memory: Memory,
     /// Called for everything that is executed.
     pub observer: Arc<dyn Observer>,
 }
@@ -77,6 +79,8 @@ pub struct Shared {
     pub switch: HoldSwitch,
     /// Records Events.
     pub events: EventRecorder,
+    /// What the controllers remember across a reload of the configuration.
+    pub memory: Memory,
     /// Called for everything that is executed.
     pub observer: Arc<dyn Observer>,
     /// The minimum delays between live reads of one query.
@@ -189,13 +193,14 @@ impl Shared {
             .within(options.leadership.clone());
         let executor = Arc::new(executor);
         let (events, sender) = events::recorder(Arc::clone(&executor));
-        let events = events.with_memory(options.event_memory.clone());
+        let events = events.with_memory(options.memory.events.clone());
         let shared = Self {
             watches: options.watches.clone(),
             namespace: options.namespace.clone(),
             executor,
             switch: HoldSwitch::new(Holding::Unknown),
             events,
+            memory: options.memory.clone(),
             observer: Arc::clone(&options.observer),
             pace: Pace::default(),
             reads: LiveReads::default(),

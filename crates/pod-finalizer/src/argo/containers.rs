@@ -7,7 +7,7 @@
 use belayer_core::slim::{Container, ContainerKind, ContainerSet, ContainerState, Phase, Pod};
 
 /// Argo's main container where a step is not a container set.
-const MAIN: &str = "main";
+pub(crate) const MAIN: &str = "main";
 
 /// Argo's own containers, which save what the main containers made: `wait`, and from 4.0 on
 /// `supervisor` where a pod has no init container of Argo's.

@@ -16,6 +16,7 @@ use belayer_core::queries::LiveAnswer;
 use belayer_core::slim::{ObjectMeta, Pod};
 
 pub(crate) use component::NeverHeld;
+pub(crate) use containers::MAIN;
 pub(crate) use ending::{EndedByDeletion, Ending, Held};
 pub(crate) use node::read_node;
 pub(crate) use node::{NodeLost, NodeQuery, NodeReader, NodeState};

@@ -1,7 +1,8 @@
 //! Counts pods that were deleted before they could be held, or before their result was read.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use belayer_core::clock;
@@ -12,7 +13,9 @@ use belayer_core::queries::{LiveAnswer, Waiter};
 use belayer_core::slim::{ObjectMeta, Pod};
 use belayer_holds::runner;
 use belayer_holds::view::View;
+use hashbrown::HashSet;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::PodFinalizer;
@@ -38,6 +41,17 @@ pub struct Lost {
     pub at: Timestamp,
 }
 
+/// What pod-finalizer has counted since the start of the process. A reload of the configuration keeps it.
+#[derive(Debug, Default)]
+pub struct Counted {
+    /// The pods that were counted as undecided.
+    pub(super) undecided: Mutex<HashSet<Uid>>,
+    /// Pods of profiles in observe mode that were deleted before their result was read.
+    lost: AtomicU64,
+    /// The latest of them.
+    latest_lost: Mutex<VecDeque<Lost>>,
+}
+
 /// Maximum number of lost pods that are stored by name.
 const LOST_REMEMBERED: usize = 1_000;
 
@@ -52,22 +66,27 @@ impl<V: View> PodFinalizer<V> {
         let undecided = held(meta)
             && argo::is_of_workflow(meta)
             && Ending::of(&pod.object) == Ending::Held(argo::Held::Undecided);
-        if undecided && self.undecided.lock().insert(meta.uid.clone()) {
-            runner::count_unread(runner::UNDECIDED, "enforce", &meta.key);
+        if undecided && self.parts.counted.undecided.lock().insert(meta.uid.clone()) {
+            let mode = match self.selection(meta) {
+                Selection::By { profile, .. } => profile.mode,
+                Selection::None | Selection::Ignored => Mode::Enforce,
+            };
+            runner::count_unread(runner::UNDECIDED, mode.as_str(), &meta.key);
         }
     }
 }
 
 impl PodFinalizer {
-    /// How many pods of profiles in observe mode were deleted before their result was read, since the start. Such
-    /// losses are the reason to switch a profile to enforce.
+    /// How many pods of profiles in observe mode were deleted before their result was read, since the start
+    /// of the process. Such losses are the reason to switch a profile to enforce.
     pub fn observed_losses(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
+        self.parts.counted.lost.load(Ordering::Relaxed)
     }
 
     /// The latest of them, the oldest first.
     pub fn latest_losses(&self) -> Vec<Lost> {
-        self.latest_lost.lock().iter().cloned().collect()
+        let latest = self.parts.counted.latest_lost.lock();
+        latest.iter().cloned().collect()
     }
 
     /// Counts a pod whose deletion began before it was held (rule 14). Only the leader counts: it alone adds holds.
@@ -198,8 +217,9 @@ impl PodFinalizer {
             "the pod was deleted before its result was read"
         );
         metrics::counter!(belayer_metrics::OBSERVED_LOSSES, "controller" => NAME).increment(1);
-        self.lost.fetch_add(1, Ordering::Relaxed);
-        let mut latest = self.latest_lost.lock();
+        let counted = &self.parts.counted;
+        counted.lost.fetch_add(1, Ordering::Relaxed);
+        let mut latest = counted.latest_lost.lock();
         if latest.len() == LOST_REMEMBERED {
             latest.pop_front();
         }

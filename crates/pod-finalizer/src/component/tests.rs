@@ -131,6 +131,7 @@ async fn a19_a_change_is_read_if_the_last_answer_was_dropped() {
         node_queries: never(unused()),
         removed,
         queue: WorkQueue::new("pods"),
+        counted: Arc::default(),
     };
     let finalizer = PodFinalizer::<Cached>::new(&settings, parts);
     let query = |workflow: &str, uid: &str| {

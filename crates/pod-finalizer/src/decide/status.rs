@@ -139,7 +139,8 @@ pub(super) fn message(pod: &PodView, profile: &Profile) -> Option<String> {
     }
     let Some(view) = &pod.node else {
         return Some(format!(
-            "it names no node of its workflow by the annotation {NODE_ID}, so only a label on the pod can show that"
+            "it names no node of its workflow by the annotation {NODE_ID} or node-name, so only a label on the pod or the end of \
+             the workflow can show that"
         ));
     };
     Some(format!(

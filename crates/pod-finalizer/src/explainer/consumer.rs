@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use belayer_core::object::ObjectKey;
 use belayer_core::slim::Pod;
+use belayer_holds::names;
 use belayer_inspect::argo::{INSTANCE_LABEL, STATUS_FINALIZER, controllers, why_not_processed};
 use belayer_inspect::reader::{ReadResult, Reader};
 use belayer_inspect::report::age;
@@ -57,8 +58,7 @@ pub(super) async fn notes(
             ));
         }
     }
-    let times = workflow.metadata.managed_fields.iter();
-    if let Some(last) = times.filter_map(|entry| entry.time).max() {
+    if let Some(last) = workflow.metadata.last_change() {
         let silence = belayer_core::clock::now().duration_since(last);
         if silence > SILENCE {
             notes.push(format!(
@@ -89,8 +89,40 @@ struct WrittenMeta {
     managed_fields: Vec<ManagedFields>,
 }
 
+impl WrittenMeta {
+    /// When another client than Belayer last changed it.
+    fn last_change(&self) -> Option<Timestamp> {
+        let others = self.managed_fields.iter();
+        let others = others.filter(|entry| entry.manager != names::FIELD_MANAGER);
+        others.filter_map(|entry| entry.time).max()
+    }
+}
+
 #[derive(Deserialize)]
 struct ManagedFields {
     #[serde(default)]
+    manager: String,
+    #[serde(default)]
     time: Option<Timestamp>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A21: Belayer adds its finalizer to a workflow, which shows nothing about Argo.
+    #[test]
+    fn a21_a_write_of_belayer_is_no_change_of_the_workflow() {
+        let workflow = json!({ "managedFields": [
+            { "manager": "argo", "time": "2026-11-21T12:00:00Z" },
+            { "manager": "workflow-controller", "time": "2026-11-21T12:01:00Z" },
+            { "manager": names::FIELD_MANAGER, "time": "2026-11-21T12:10:00Z" },
+            { "manager": "without-a-time" },
+        ] });
+        let workflow: WrittenMeta = serde_json::from_value(workflow).unwrap();
+        let last = workflow.last_change().map(|time| time.to_string());
+        assert_eq!(last.as_deref(), Some("2026-11-21T12:01:00Z"));
+    }
 }

@@ -4,6 +4,7 @@
 use serde::Deserialize;
 
 use super::{ContainerOutcome, PodOutcomeSpec};
+use crate::argo::MAIN;
 
 /// The kubelet's reason for a container whose end it does not know; the exit code next to it is meaningless.
 const STATUS_UNKNOWN: &str = "ContainerStatusUnknown";
@@ -194,11 +195,31 @@ impl Pod {
             started_at: status.start_time.clone(),
             finished_at: finished_at.filter(|_| unknown.is_empty()),
             complete: unknown.is_empty(),
+            exit_code: exit_code(&containers, &unknown),
             unknown_containers: unknown,
             containers,
         };
         Built { spec, running }
     }
+}
+
+/// The exit code of a pod with these containers, of which the end of some is `unknown`. An init container counts only if
+/// the others did not all run: a native sidecar is killed at the end.
+fn exit_code(containers: &[ContainerOutcome], unknown: &[String]) -> Option<i32> {
+    let others = || containers.iter().filter(|container| !container.init);
+    let main = others().find(|container| container.name == MAIN);
+    if let Some(code) = main.and_then(|main| main.exit_code) {
+        return Some(code);
+    }
+    if !unknown.is_empty() {
+        return None;
+    }
+    let failed = |one: &ContainerOutcome| one.exit_code.filter(|code| *code != 0);
+    if others().all(|container| container.exit_code == Some(0)) {
+        return Some(0);
+    }
+    // The init containers are last.
+    containers.iter().find_map(failed)
 }
 
 /// Whether the end of a container is known.
@@ -255,6 +276,7 @@ impl Container {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
     use serde_json::{Value, json};
 
     use super::*;
@@ -299,6 +321,33 @@ mod tests {
         );
     }
 
+    /// Argo's own container `wait` comes first in its pods.
+    #[rstest]
+    #[case::of_main(&[("wait", Some(0)), ("main", Some(3))], Some(0), Some(3))]
+    #[case::of_main_beside_a_killed_sidecar(&[("wait", Some(137)), ("main", Some(0))], Some(0), Some(0))]
+    #[case::the_first_that_failed(&[("a", Some(0)), ("b", Some(2)), ("c", Some(3))], Some(0), Some(2))]
+    #[case::all_succeeded(&[("a", Some(0)), ("b", Some(0))], Some(143), Some(0))]
+    #[case::only_an_init_container_ran(&[("wait", None), ("main", None)], Some(64), Some(64))]
+    #[case::main_never_ran(&[("wait", Some(0)), ("main", None)], Some(0), None)]
+    fn the_exit_code_is_that_of_the_result(
+        #[case] containers: &[(&str, Option<i32>)],
+        #[case] init: Option<i32>,
+        #[case] expected: Option<i32>,
+    ) {
+        let names = containers.iter().map(|(name, _)| json!({ "name": name }));
+        let statuses = containers
+            .iter()
+            .filter_map(|(name, code)| code.map(|code| ended(name, code)));
+        let pod = json!({
+            "metadata": {"name": "step", "uid": "u-1"},
+            "spec": {"initContainers": [{"name": "init"}], "containers": names.collect::<Vec<_>>()},
+            "status": {"phase": "Failed", "containerStatuses": statuses.collect::<Vec<_>>(),
+                "initContainerStatuses": init.map(|code| vec![ended("init", code)])},
+        });
+        let built = build(pod.to_string().as_bytes()).unwrap();
+        assert_eq!(built.spec.exit_code, expected);
+    }
+
     #[test]
     fn a_lost_node_makes_no_result_up() {
         let built = built(json!({"phase": "Failed", "reason": "NodeLost",
@@ -310,6 +359,7 @@ mod tests {
         assert!(!built.spec.complete);
         assert_eq!(built.spec.unknown_containers, ["main", "wait"]);
         assert_eq!(built.spec.finished_at, None);
+        assert_eq!(built.spec.exit_code, None);
         assert!(
             built.spec.containers[..2]
                 .iter()

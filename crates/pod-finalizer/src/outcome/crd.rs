@@ -36,7 +36,7 @@ pub fn crd() -> Value {
                 "additionalPrinterColumns": [
                     column("Pod", "string", ".spec.podName"),
                     column("Phase", "string", ".spec.phase"),
-                    column("Exit", "string", ".spec.containers[*].exitCode"),
+                    column("Exit", "integer", ".spec.exitCode"),
                     column("Complete", "boolean", ".spec.complete"),
                     column("Finished", "date", ".spec.finishedAt"),
                     wide("Node", ".spec.nodeName"),
@@ -100,6 +100,10 @@ mod tests {
         assert_eq!(spec["type"], "object");
         let item = &spec["properties"]["containers"]["items"];
         assert_eq!(item["properties"]["exitCode"]["type"], "integer");
+        assert_eq!(spec["properties"]["exitCode"]["type"], "integer");
+        // Of a list `kubectl get` shows the first value that exists.
+        let columns = crd["spec"]["versions"][0]["additionalPrinterColumns"].to_string();
+        assert!(!columns.contains("[*]"), "{columns}");
         let required: Vec<&str> = spec["required"]
             .as_array()
             .unwrap()

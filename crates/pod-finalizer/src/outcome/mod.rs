@@ -69,6 +69,10 @@ pub struct PodOutcomeSpec {
     /// Whether the end of every container is known. It is false if the node was lost, or if the pod was released before
     /// it ended.
     pub complete: bool,
+    /// Exit code of the container `main`. If there is none, or it never ran: that of the first container that failed, or 0
+    /// if all have ended with 0. Omitted if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
     /// The containers whose end is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_containers: Vec<String>,
