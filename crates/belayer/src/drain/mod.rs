@@ -56,7 +56,8 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     };
     let reader = Reader::new(client.clone(), bounds);
     if arguments.unselected && arguments.read.config.is_none() {
-        running::must_have_no_file(&reader, &namespace).await?;
+        let has_none = running::must_have_no_file(&reader, &namespace);
+        server.wait(&reader, has_none).await?;
     }
     if !confirm::is_confirmed(&arguments, &server).map_err(anyhow::Error::from)? {
         return Err(Failure::configuration(anyhow::anyhow!(

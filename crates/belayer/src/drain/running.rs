@@ -32,11 +32,14 @@ pub(super) async fn must_have_no_file(reader: &Reader, namespace: &str) -> Resul
 
 fn has_file(deployment: &Value) -> bool {
     let containers = deployment["spec"]["template"]["spec"]["containers"].as_array();
-    let words = |container: &Value| {
-        let lists = ["command", "args"].map(|list| container[list].as_array().cloned());
-        lists.into_iter().flatten().flatten().collect::<Vec<_>>()
-    };
-    let words = containers.into_iter().flatten().flat_map(words);
-    let mut words = words.filter_map(|word| word.as_str().map(str::to_owned));
-    words.any(|word| word == "--config" || word.starts_with("--config="))
+    let mut containers = containers.into_iter().flatten();
+    containers.any(|container| {
+        let lists = ["command", "args"].map(|list| container[list].as_array());
+        let mut words = lists.into_iter().flatten().flatten();
+        let variables = container["env"].as_array();
+        words.any(|word| {
+            let word = word.as_str().unwrap_or_default();
+            word == "--config" || word.starts_with("--config=")
+        }) || variables.is_some_and(|all| all.iter().any(|one| one["name"] == "BELAYER_CONFIG"))
+    })
 }
