@@ -47,7 +47,7 @@ pub enum GateState {
     Untouched,
 }
 
-/// What the end of draining mode found. Returned by [`Drain::resume`](crate::run::Drain::resume).
+/// What [`Drain::resume`](crate::run::Drain::resume) found. A drain ends with an [outcome](crate::passes).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resumed {
     /// There is no gate.
