@@ -129,11 +129,15 @@ pub struct ProtectionArguments {
     /// API server decides; needs TLS
     #[arg(
         long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_missing_value = "true",
+        require_equals = true,
         env = "BELAYER_METRICS_AUTHORIZATION",
         value_parser = clap::builder::BoolishValueParser::new(),
         help_heading = "Endpoints"
     )]
-    pub metrics_authorization: bool,
+    pub metrics_authorization: Option<bool>,
 }
 
 impl ProtectionArguments {
@@ -156,7 +160,8 @@ impl ProtectionArguments {
             (Some(_), None) => return Err(usage("--tls-cert-file needs --tls-private-key-file")),
             (None, Some(_)) => return Err(usage("--tls-private-key-file needs --tls-cert-file")),
         };
-        let authorization = self.metrics_authorization || keys.metrics_authorization == Some(true);
+        let authorization = self.metrics_authorization.or(keys.metrics_authorization);
+        let authorization = authorization.unwrap_or(false);
         if authorization && certificate.is_none() {
             return Err(usage(
                 "--metrics-authorization needs --tls-cert-file and --tls-private-key-file: \

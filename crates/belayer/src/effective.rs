@@ -95,7 +95,7 @@ fn by_flag(path: &str, arguments: &RunArguments, logging: &LogArguments) -> Opti
     let file = |path: &Path| path.display().to_string();
     match path {
         "controllers" => arguments.controllers.as_ref().map(|list| list.join(",")),
-        "dryRun" => arguments.dry_run.then(|| "true".to_owned()),
+        "dryRun" => arguments.dry_run.map(|on| text(&on)),
         "featureGates" => {
             let gates = arguments.feature_gates.join(",");
             (!gates.is_empty()).then_some(gates)
@@ -127,7 +127,7 @@ fn by_flag(path: &str, arguments: &RunArguments, logging: &LogArguments) -> Opti
         "endpoints.metricsAuthorization" => arguments
             .protection
             .metrics_authorization
-            .then(|| "true".to_owned()),
+            .map(|on| text(&on)),
         "endpoints.debugBindAddress" => arguments.debug_bind_address.as_ref().map(|a| text(a)),
         "logging.format" => {
             let format = logging.log_format.as_ref();

@@ -35,6 +35,7 @@ use std::process::ExitCode;
 
 use belayer_controller::Crd;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 use cli::{Cli, Command};
@@ -55,8 +56,36 @@ pub fn main() -> ExitCode {
 fn parse() -> Result<Cli, clap::Error> {
     let called = std::env::args_os().next();
     let called = called.as_deref().map(std::path::Path::new);
-    let mut matches = manual::command(Cli::command(), called).try_get_matches()?;
+    let mut command = manual::command(Cli::command(), called);
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let mut matches = matches.map_err(|error| with_variable(error, &command))?;
     Cli::from_arg_matches_mut(&mut matches)
+}
+
+/// Adds the environment variable to an error about a value that it sets: clap names only the flag.
+fn with_variable(mut error: clap::Error, command: &clap::Command) -> clap::Error {
+    let Some(ContextValue::String(named)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    // As in `--config <FILE>` and `--dry-run[=<BOOL>]`.
+    let flag = named.split([' ', '[']).next().unwrap_or_default();
+    let commands = command.get_subcommands().chain([command]);
+    let mut flags = commands.flat_map(clap::Command::get_arguments);
+    let variable = flags
+        .find(|known| known.get_long() == flag.strip_prefix("--"))
+        .and_then(clap::Arg::get_env);
+    let Some(variable) = variable else {
+        return error;
+    };
+    let is_given = std::env::args_os().any(|argument| {
+        let argument = argument.to_string_lossy();
+        argument.split('=').next() == Some(flag)
+    });
+    if !is_given && std::env::var_os(variable).is_some() {
+        let named = format!("{named} (from {})", variable.display());
+        error.insert(ContextKind::InvalidArg, ContextValue::String(named));
+    }
+    error
 }
 
 fn start(cli: Cli) -> Result<(), Failure> {

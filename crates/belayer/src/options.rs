@@ -120,7 +120,7 @@ impl Settings {
         let components = components(arguments, source, &controllers, &gates)?;
         let [metrics, health, debug] = source.endpoints().map_err(Failure::configuration)?;
         let protection = arguments.protection.resolve(&source.config.endpoints)?;
-        let dry_run = arguments.dry_run || source.config.dry_run.unwrap_or(false);
+        let dry_run = arguments.dry_run.or(source.config.dry_run);
         let election = Election::resolve(&arguments.election, source, &namespace)?;
         let endpoint = |flag: &Option<BindAddress>, file: Option<BindAddress>, default| {
             flag.clone().or(file).unwrap_or(default)
@@ -128,7 +128,7 @@ impl Settings {
         Ok(Self {
             namespace,
             controllers,
-            dry_run,
+            dry_run: dry_run.unwrap_or(false),
             gates,
             election,
             limits: limits(arguments, source)?,

@@ -65,6 +65,19 @@ impl Server {
         anstream::eprintln!("{}", message(&text));
     }
 
+    /// Runs `work`, which uses `reader`, to its end. Reports once if the server does not respond.
+    pub(crate) async fn wait<T>(&self, reader: &Reader, work: impl Future<Output = T>) -> T {
+        let contact = reader.contact();
+        contact.begin();
+        let mut work = std::pin::pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = contact.silence(REPORTED) => self.report(contact.trouble().as_ref()),
+        }
+        work.await
+    }
+
     /// Runs `work`, which uses `reader`. Ends early if the server does not respond.
     pub(crate) async fn ask<T>(
         &self,

@@ -78,6 +78,7 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
     let watcher = if settings.gates.is_on(FeatureGate::ConfigReload) {
         Some(Watcher::new(&source, &arguments.set).context("signals")?)
     } else {
+        signals::report_ignored_hangups("the feature gate ConfigReload is off")?;
         None
     };
     let current = Arc::new(Current::new(election.elector.clone()));

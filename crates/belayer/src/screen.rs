@@ -63,6 +63,24 @@ impl Screen {
         print_data(data.as_bytes())
     }
 
+    /// Prints what separates two results of a watch: data of either format remains a stream of documents.
+    pub(crate) fn separate(&self) -> Result<(), Failure> {
+        match self.output {
+            Some(Output::Json) => Ok(()),
+            Some(Output::Yaml) => print_data(b"---\n"),
+            Some(Output::Wide | Output::Name) | None => self.text("\n"),
+        }
+    }
+
+    /// Prints a sentence after the results of a watch: on standard error if the results are data.
+    pub(crate) fn conclude(&self, sentence: &str) -> Result<(), Failure> {
+        if let Some(Output::Json | Output::Yaml) = self.output {
+            anstream::eprintln!("{sentence}");
+            return Ok(());
+        }
+        self.text(&format!("\n{sentence}\n"))
+    }
+
     /// A text wrapped to the width.
     pub(crate) fn fitted(&self, text: &str) -> String {
         wrapped(text, self.width - 2, "  ")

@@ -21,6 +21,8 @@
 //! # }
 //! ```
 
+mod token_file;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -35,6 +37,8 @@ use kube::{Client, Config};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
+
+use token_file::TokenFile;
 
 /// The highest number of requests of a client in flight, including their responses; streams do not count.
 pub const CONNECTIONS: usize = 64;
@@ -61,8 +65,9 @@ const FOR_RELEASES: usize = 16;
 /// If the configuration cannot be used, for example because a certificate does not parse.
 pub fn connect(mut config: Config, user_agent: &str) -> Result<Client, kube::Error> {
     config.default_retry = false;
+    let token = TokenFile::take(&mut config.auth_info)?;
     Ok(ClientBuilder::try_from(config)?
-        .with_layer(&Observe::new(user_agent))
+        .with_layer(&Observe::new(user_agent, token))
         .with_layer(&Connections::default())
         .build())
 }
@@ -75,8 +80,9 @@ pub fn connect(mut config: Config, user_agent: &str) -> Result<Client, kube::Err
 /// As [`connect`].
 pub fn connect_apart(mut config: Config, user_agent: &str) -> Result<Client, kube::Error> {
     config.default_retry = false;
+    let token = TokenFile::take(&mut config.auth_info)?;
     Ok(ClientBuilder::try_from(config)?
-        .with_layer(&Observe::new(user_agent))
+        .with_layer(&Observe::new(user_agent, token))
         .build())
 }
 
@@ -91,7 +97,7 @@ where
     B::Error: Into<BoxError>,
 {
     ClientBuilder::new(service, "default")
-        .with_layer(&Observe::new(user_agent))
+        .with_layer(&Observe::new(user_agent, TokenFile::default()))
         .build()
 }
 
@@ -188,16 +194,18 @@ where
     }
 }
 
-/// A tower layer that sets the user agent and counts every request under client-go's names.
+/// A tower layer that sets the user agent and the token of a file, and counts every request under client-go's names.
 #[derive(Debug, Clone)]
 struct Observe {
     /// `None` if the text cannot be a header.
     user_agent: Option<HeaderValue>,
+    token: TokenFile,
 }
 
 impl Observe {
-    fn new(user_agent: &str) -> Self {
+    fn new(user_agent: &str, token: TokenFile) -> Self {
         Self {
+            token,
             user_agent: HeaderValue::from_str(user_agent).ok(),
         }
     }
@@ -209,7 +217,7 @@ impl<S> Layer<S> for Observe {
     fn layer(&self, inner: S) -> Self::Service {
         Observed {
             inner,
-            user_agent: self.user_agent.clone(),
+            observe: self.clone(),
         }
     }
 }
@@ -218,7 +226,7 @@ impl<S> Layer<S> for Observe {
 #[derive(Debug, Clone)]
 struct Observed<S> {
     inner: S,
-    user_agent: Option<HeaderValue>,
+    observe: Observe,
 }
 
 /// A request that was sent. It is counted when it is dropped, so also if its caller stops waiting for the response: after a
@@ -257,9 +265,12 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        if let Some(agent) = &self.user_agent {
-            let headers = request.headers_mut();
+        let headers = request.headers_mut();
+        if let Some(agent) = &self.observe.user_agent {
             headers.insert(header::USER_AGENT, agent.clone());
+        }
+        if let Some(token) = self.observe.token.header() {
+            headers.insert(header::AUTHORIZATION, token);
         }
         let method = bound_method(request.method().as_str());
         let answer = self.inner.call(request);

@@ -10,6 +10,8 @@ pub trait Progress: Send + Sync {
     /// The server has not sent a usable response for a while; the cause, if known. Called once until the
     /// server responds again.
     fn waiting(&self, _trouble: Option<&Trouble>) {}
+    /// The gate is in draining mode. Called in each pass.
+    fn draining(&self) {}
     /// A step is complete; its description.
     fn step(&self, _text: &str) {}
     /// This many kinds are about to be listed.

@@ -24,13 +24,14 @@ use crate::records::Records;
 use crate::report::{API_VERSION, NewHolds, Report, Taken, Unseen};
 use crate::scan::Scanned;
 use crate::selection::Selection;
+pub use crate::site::Resumed;
 use crate::site::{GateState, Site, is_policy_kind};
 use crate::users::Users;
 
-/// Pause after the first failed discovery, doubled by each further one.
-const DISCOVERY_PAUSE: Duration = Duration::from_millis(500);
+/// Pause after a first request that failed, doubled by each further failure.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Longest pause between discoveries.
+/// Longest of these pauses.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
 /// Pause after the last change, so that an uninstall that follows does not meet a policy that was deleted.
@@ -92,6 +93,9 @@ pub enum DrainError {
     /// Discovery failed. The message names the cause, so that it is not a source as well.
     #[error("cannot list the kinds that the API serves: {}", explain(.0))]
     Discovery(RequestError),
+    /// The gate cannot be read or written.
+    #[error("cannot write the gate: {}", explain(.0))]
+    Gate(RequestError),
     /// The server did not send a usable response within the timeout.
     #[error("the API server does not answer")]
     Unreachable {
@@ -136,24 +140,35 @@ impl Drain {
         matches!(self.purpose, Purpose::Everything(_))
     }
 
-    /// Ends draining mode: holds are added again. Returns the switches of admission policies that stay off
-    /// because they were off before the drain, with their values; `None` if there is no gate, so that nothing was drained.
+    /// Ends draining mode: holds are added again. Retries while the server is unavailable.
     ///
     /// # Errors
     ///
-    /// Errors of the requests that write the gate; a timeout after the run's timeout.
-    pub async fn resume(
-        &self,
-        progress: &dyn Progress,
-    ) -> Result<Option<Vec<(String, String)>>, RequestError> {
-        if self.site.is_dry_run() {
-            return Ok(Some(Vec::new()));
-        }
+    /// If the server did not send a usable response within the run's timeout, or refuses a request.
+    pub async fn resume(&self, progress: &dyn Progress) -> Result<Resumed, DrainError> {
+        let contact = self.site.reader.contact();
+        contact.begin();
+        let resumed = async {
+            let _waiting = contact.waiting();
+            let mut pause = FIRST_PAUSE;
+            loop {
+                match self.site.open_gate().await {
+                    Err(error) if error.class().is_transient() => {
+                        tokio::time::sleep(pause).await;
+                        pause = (pause * 2).min(LONGEST_PAUSE);
+                    }
+                    ended => return ended.map_err(DrainError::Gate),
+                }
+            }
+        };
+        let unreachable = || DrainError::Unreachable {
+            trouble: contact.trouble(),
+        };
         tokio::select! {
             biased;
-            ended = self.site.open_gate() => ended,
-            () = tokio::time::sleep(self.timeout) => Err(RequestError::Timeout(self.timeout)),
-            () = self.report_silence(progress) => Err(RequestError::Timeout(self.timeout)),
+            ended = resumed => ended,
+            () = tokio::time::sleep(self.timeout) => Err(unreachable()),
+            () = self.report_silence(progress) => Err(unreachable()),
         }
     }
 
@@ -327,7 +342,7 @@ impl Drain {
         if let Kinds::These(kinds) = &self.kinds {
             return Ok(kinds.clone());
         }
-        let mut pause = DISCOVERY_PAUSE;
+        let mut pause = FIRST_PAUSE;
         // Nothing else runs during this: the pauses count as silence of the server.
         let _waiting = self.site.reader.contact().waiting();
         loop {
@@ -375,6 +390,9 @@ impl Drain {
         if !self.site.is_dry_run() {
             match self.site.close_gate().await {
                 Ok(gate) => {
+                    if matches!(gate, GateState::Draining | GateState::WasDraining) {
+                        progress.draining();
+                    }
                     changed |= gate == GateState::Draining;
                     if report.gate == GateState::Untouched || gate == GateState::Draining {
                         report.gate = gate;

@@ -47,6 +47,18 @@ pub enum GateState {
     Untouched,
 }
 
+/// What [`Drain::resume`](crate::run::Drain::resume) found. A drain ends with an [outcome](crate::passes).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resumed {
+    /// There is no gate.
+    NoGate,
+    /// The gate is not in draining mode: nothing had to be changed.
+    NotDraining,
+    /// Holds are added again. The switches of admission policies that stay off because they were off before the drain,
+    /// with their values.
+    Ended(Vec<(String, String)>),
+}
+
 /// The kinds of policies that add holds. Bindings first: a policy without a binding has no effect.
 const POLICY_KINDS: [&str; 2] = [
     "mutatingadmissionpolicybindings",
@@ -185,15 +197,18 @@ impl Site {
         self.delete(&kind, NAMESPACE_GUARD).await
     }
 
-    /// Sets the gate to normal. Returns the switches that stay off, because they were off before; `None` if there is no
-    /// gate.
-    pub(crate) async fn open_gate(&self) -> Result<Option<Vec<(String, String)>>, RequestError> {
+    /// Sets the gate to normal.
+    pub(crate) async fn open_gate(&self) -> Result<Resumed, RequestError> {
         let normal = |state: &GateObject| {
             let change = state.to_normal();
-            let stay_off = state.with(&change).still_off();
-            (change, stay_off)
+            let resumed = match change.is_empty() {
+                true => Resumed::NotDraining,
+                false => Resumed::Ended(state.with(&change).still_off()),
+            };
+            (change, resumed)
         };
-        self.change_gate(normal).await
+        let resumed = self.change_gate(normal).await?;
+        Ok(resumed.unwrap_or(Resumed::NoGate))
     }
 
     /// Writes a change of the gate, if there is a gate and something to change; again after another client wrote.

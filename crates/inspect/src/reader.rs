@@ -158,7 +158,7 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// If the server cannot be reached, is no API server (404), or does not accept the credentials: then no other read can
+    /// If the server cannot be reached, is no API server, or does not accept the credentials: then no other read can
     /// succeed.
     pub async fn server_version(&self) -> Result<Option<String>, RequestError> {
         #[derive(serde::Deserialize)]
@@ -168,15 +168,7 @@ impl Reader {
         }
         match self.json::<Version>(&Request::get("/version")).await {
             Ok(version) => Ok(Some(version.git_version)),
-            Err(error)
-                if matches!(
-                    error.class(),
-                    ErrorClass::Unauthorized | ErrorClass::NotServed
-                ) =>
-            {
-                Err(error)
-            }
-            Err(error) if error.api().is_some() && !error.class().is_transient() => Ok(None),
+            Err(error) if error.class() == ErrorClass::Forbidden => Ok(None),
             Err(error) => Err(error),
         }
     }

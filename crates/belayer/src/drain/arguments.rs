@@ -18,8 +18,8 @@ uses a PVC that only Belayer protects, the PVC keeps its finalizer and is
 listed. If a pod is only in its PodRecreation, a running Belayer creates it
 first; if none runs, the record stays and is listed.
 
-Belayer stays in draining mode until `belayer drain --resume`. If drain is
-killed, start it again at any time.
+Belayer stays in draining mode until `belayer drain --resume`, also if drain is
+interrupted. Start it again at any time.
 
 Examples:
   belayer drain --dry-run            what would be removed, what stays

@@ -3,10 +3,12 @@
 mod arguments;
 mod confirm;
 mod progress;
+mod running;
 mod selection;
 pub mod switched_off;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use belayer_controller::Configured;
 use belayer_core::executor::{Bounds, Executor, Writes};
@@ -15,7 +17,7 @@ use belayer_core::words::one_or_many;
 use belayer_drain::decide::Purpose;
 use belayer_drain::evidence::Order;
 use belayer_drain::report::Report;
-use belayer_drain::run::{Drain, DrainError, DrainParts, Kinds};
+use belayer_drain::run::{Drain, DrainError, DrainParts, Kinds, Resumed};
 use belayer_drain::selection::{NoSelection, Selection};
 use belayer_drain::text;
 use belayer_holds::names::{FIELD_MANAGER, GATE, KUBERNETES_PVC_PROTECTION};
@@ -29,6 +31,7 @@ use crate::exit::Failure;
 use crate::kubeconfig::{self, Sources};
 use crate::reach::Server;
 use crate::screen::Screen;
+use crate::signals;
 use progress::ProgressPrinter;
 
 /// The controller of Kubernetes that Belayer may replace.
@@ -53,17 +56,22 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     let kinds = kinds(&arguments)?;
     let config = arguments.read.cluster.find(&sources).await?;
     let server = Server::of(&config);
-    if !confirm::is_confirmed(&arguments, &server).map_err(anyhow::Error::from)? {
-        return Err(Failure::configuration(anyhow::anyhow!(
-            "not confirmed: nothing was changed"
-        )));
-    }
     let client = kubeconfig::connect(config)?;
     let bounds = Bounds {
         qps: QPS,
         burst: BURST,
         concurrent_releases: usize::try_from(arguments.concurrent_releases).unwrap_or(usize::MAX),
     };
+    let reader = Reader::new(client.clone(), bounds);
+    if arguments.unselected && arguments.read.config.is_none() {
+        let has_none = running::must_have_no_file(&reader, &namespace);
+        server.wait(&reader, has_none).await?;
+    }
+    if !confirm::is_confirmed(&arguments, &server).map_err(anyhow::Error::from)? {
+        return Err(Failure::configuration(anyhow::anyhow!(
+            "not confirmed: nothing was changed"
+        )));
+    }
     let writes = if arguments.dry_run {
         Writes::DryRun
     } else {
@@ -71,8 +79,8 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     };
     let order = Order::of_the_admin();
     let drain = Drain::new(DrainParts {
-        executor: Arc::new(Executor::new(client.clone(), FIELD_MANAGER, bounds, writes)),
-        reader: Reader::new(client, bounds),
+        executor: Arc::new(Executor::new(client, FIELD_MANAGER, bounds, writes)),
+        reader,
         namespace: namespace.clone(),
         purpose: if arguments.unselected {
             Purpose::Unselected(order)
@@ -86,14 +94,19 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     });
     let progress = ProgressPrinter::on_stderr(server.clone());
     if arguments.resume {
-        return resume(&drain, &namespace, &server, &progress).await;
+        return resume(&drain, &namespace, &server, arguments.timeout, &progress).await;
     }
-    let ran = drain.run(&progress).await;
+    let sets_the_gate = !arguments.dry_run && !arguments.unselected;
+    let interrupted = async { Ok::<_, Failure>(signals::next_end()?.await) };
+    let ran = tokio::select! {
+        ran = drain.run(&progress) => ran,
+        code = interrupted, if sets_the_gate => {
+            progress.interrupted();
+            return Err(Failure::Found(code?));
+        }
+    };
     progress.end();
-    let mut report = ran.map_err(|error| match error {
-        DrainError::Unreachable { trouble } => server.silent(trouble.as_ref(), arguments.timeout),
-        DrainError::Discovery(error) => server.failed(&error),
-    })?;
+    let mut report = ran.map_err(|error| failed(error, &server, arguments.timeout))?;
     let decided_by = decided_by_default(&arguments);
     report.notes.extend(decided_by.map(str::to_owned));
     if hands_over {
@@ -140,6 +153,13 @@ fn kept_for_kubernetes(report: &Report) -> String {
     }
 }
 
+fn failed(error: DrainError, server: &Server, timeout: Duration) -> Failure {
+    match error {
+        DrainError::Unreachable { trouble } => server.silent(trouble.as_ref(), timeout),
+        DrainError::Discovery(error) | DrainError::Gate(error) => server.failed(&error),
+    }
+}
+
 /// Every kind that can have a hold by the configuration, whichever controllers run, or every kind at all.
 fn kinds(arguments: &DrainArguments) -> Result<Kinds, Failure> {
     if !arguments.configured_kinds {
@@ -173,21 +193,35 @@ async fn resume(
     drain: &Drain,
     namespace: &str,
     server: &Server,
+    timeout: Duration,
     progress: &ProgressPrinter,
 ) -> Result<(), Failure> {
     let ended = drain.resume(progress).await;
     progress.end();
-    let Some(stay_off) = ended.map_err(|error| server.failed(&error))? else {
-        return Err(Failure::Error(anyhow::anyhow!(
-            "no gate {namespace}/{GATE} exists: nothing was changed; if Belayer runs in another namespace, set it with \
-             --own-namespace"
-        )));
-    };
-    let ended = "Draining ended: a running Belayer adds holds again. To restore the admission policies that drain \
-                 removed, apply the manifests again, or run `helm upgrade` (after a failed uninstall `helm rollback`).";
+    let ended = ended.map_err(|error| {
+        let failure = failed(error, server, timeout);
+        Failure::Error(anyhow::anyhow!(
+            "{failure}; draining was not ended: run `belayer drain --resume` again"
+        ))
+    })?;
     let screen = Screen::of_stdout(None);
     let print = |text: &str| screen.text(&format!("{}\n", screen.fitted(text)));
-    print(ended)?;
+    let stay_off = match ended {
+        Resumed::NoGate => {
+            return Err(Failure::Error(anyhow::anyhow!(
+                "no gate {namespace}/{GATE} exists: nothing was changed; if Belayer runs in another namespace, set it \
+                 with --own-namespace"
+            )));
+        }
+        Resumed::NotDraining => {
+            return print("Belayer is not in draining mode: nothing had to be changed.");
+        }
+        Resumed::Ended(stay_off) => stay_off,
+    };
+    print(
+        "Draining ended: a running Belayer adds holds again. To restore the admission policies that drain removed, \
+         apply the manifests again, or run `helm upgrade` (after a failed uninstall `helm rollback`).",
+    )?;
     for (switch, word) in stay_off {
         print(&format!(
             "The gate belayer-gate still has {switch}: {word}, as before the drain: the admission policy that this key \

@@ -1,9 +1,12 @@
 //! Progress of a drain: a bar on a terminal, otherwise a line per step.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use belayer_core::object::Resource;
 use belayer_drain::progress::Progress;
 use belayer_inspect::reader::Trouble;
 
+use crate::message::message;
 use crate::progress::Meter;
 use crate::reach::Server;
 
@@ -11,6 +14,7 @@ use crate::reach::Server;
 pub(super) struct ProgressPrinter {
     server: Server,
     meter: Meter,
+    is_draining: AtomicBool,
 }
 
 impl ProgressPrinter {
@@ -18,12 +22,24 @@ impl ProgressPrinter {
         Self {
             server,
             meter: Meter::on_stderr("{bar:24} {pos}/{len} {wide_msg}"),
+            is_draining: AtomicBool::new(false),
         }
     }
 
     /// Removes the bar before the report is printed.
     pub(super) fn end(&self) {
         self.meter.bar.finish_and_clear();
+    }
+
+    /// Reports what a drain leaves that a signal ends.
+    pub(super) fn interrupted(&self) {
+        self.end();
+        let text = if self.is_draining.load(Ordering::Relaxed) {
+            "interrupted: Belayer stays in draining mode; run `belayer drain` again, or `belayer drain --resume`"
+        } else {
+            "interrupted"
+        };
+        anstream::eprintln!("{}", message(text));
     }
 
     fn start(&self, len: usize, message: &'static str) {
@@ -37,6 +53,10 @@ impl ProgressPrinter {
 impl Progress for ProgressPrinter {
     fn waiting(&self, trouble: Option<&Trouble>) {
         self.meter.bar.suspend(|| self.server.report(trouble));
+    }
+
+    fn draining(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
     }
 
     fn step(&self, text: &str) {

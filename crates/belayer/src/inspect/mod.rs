@@ -38,6 +38,7 @@ use crate::exit::Failure;
 use crate::kubeconfig::{self, Sources};
 use crate::reach::Server;
 use crate::screen::Screen;
+use crate::signals;
 
 /// Exit code if an object is stuck.
 pub const STUCK: u8 = 3;
@@ -92,17 +93,21 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
         return verdict_of_all(&report);
     }
     let mut failures = ReadFailures::default();
+    let mut ended = std::pin::pin!(signals::next_end()?);
     loop {
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => return Ok(()),
-            () = tokio::time::sleep(WATCH_ALL) => {}
-        }
-        let read = stuck(&reader, &query, &belayer, &Silent, Timestamp::now).await;
+        let read = async {
+            tokio::time::sleep(WATCH_ALL).await;
+            stuck(&reader, &query, &belayer, &Silent, Timestamp::now).await
+        };
+        let read = tokio::select! {
+            _ = &mut ended => return Ok(()),
+            read = read => read,
+        };
         match read {
             Err(error) if failures.goes_on(&error, &server) => continue,
             Err(error) => return Err(failed(error, &server)),
             Ok(now) if has_changed(&now, &report) => {
-                screen.text("\n")?;
+                screen.separate()?;
                 show_report(&screen, &now)?;
                 report = now;
             }
@@ -184,26 +189,30 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
         return verdict(&shown);
     }
     let mut failures = ReadFailures::default();
+    let mut ended = std::pin::pin!(signals::next_end()?);
     loop {
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => return Ok(()),
-            () = tokio::time::sleep(WATCH) => {}
-        }
-        match read_object().await {
+        let read = async {
+            tokio::time::sleep(WATCH).await;
+            read_object().await
+        };
+        let read = tokio::select! {
+            _ = &mut ended => return Ok(()),
+            read = read => read,
+        };
+        match read {
             Err(error) if failures.goes_on(&error, &server) => continue,
             Ok(now) if is_changed(&now, &shown) => {
-                screen.text("")?;
+                screen.separate()?;
                 show(&screen, &now)?;
                 shown = now;
             }
             Ok(_) => {}
             Err(InspectError::Absent(what)) => {
-                return screen.text(&format!("\n{what} is deleted.\n"));
+                return screen.conclude(&format!("{what} is deleted."));
             }
             Err(InspectError::UnknownKind(_)) => {
-                return screen.text(&format!(
-                    "\n{kind} {name} is deleted, and so is its kind.\n"
-                ));
+                let sentence = format!("{kind} {name} is deleted, and so is its kind.");
+                return screen.conclude(&sentence);
             }
             Err(error) => return Err(failed(error, &server)),
         }

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exit::Failure;
 use crate::server::{BindAddress, Endpoint, only_this_host, serve};
+use crate::signals;
 
 /// Interval of the reads while someone looks.
 const EVERY: Duration = Duration::from_secs(2);
@@ -35,7 +36,7 @@ const HTML: &str = include_str!("serve/page.html");
 /// What the page shows, or why the cluster could not be read, as JSON.
 type Latest = Arc<str>;
 
-/// Serves the page until Ctrl-C.
+/// Serves the page until SIGTERM or Ctrl-C.
 ///
 /// # Errors
 ///
@@ -52,12 +53,13 @@ pub(super) async fn run(
         )));
     };
     let bound = endpoint.address();
+    let ended = signals::next_end()?;
     anstream::eprintln!("The status page is at http://{bound}/ (Ctrl-C ends it)");
     let stop = CancellationToken::new();
     let (routes, reads) = status_page(bound, reader, move || query.clone());
     let served = tokio::spawn(serve(endpoint, routes, stop.clone()));
     tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
+        _ = ended => {}
         () = reads => {}
     }
     stop.cancel();

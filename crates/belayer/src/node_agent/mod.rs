@@ -111,6 +111,7 @@ pub async fn run(options: NodeAgentOptions) -> Result<(), Failure> {
     let exporter = Arc::new(Exporter::install().context("metrics")?);
     belayer_metrics::build_info(env!("CARGO_PKG_VERSION"));
     let stop = signals::stop()?;
+    signals::report_ignored_hangups("the node agent reads its configuration only at its start")?;
     let client = kubeconfig::connect(options.cluster)?;
     let protected = options.protection.read(&client).await;
     let protected = protected.map_err(Failure::configuration)?;

@@ -69,10 +69,14 @@ pub struct RunArguments {
     /// Decide and log, but send no request that changes the cluster
     #[arg(
         long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_missing_value = "true",
+        require_equals = true,
         env = "BELAYER_DRY_RUN",
         value_parser = clap::builder::BoolishValueParser::new()
     )]
-    pub dry_run: bool,
+    pub dry_run: Option<bool>,
 
     /// Controllers to run: `*` for all but pod-recreation, `name` enables one, `-name` disables one
     /// [default: *]

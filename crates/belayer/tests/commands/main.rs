@@ -9,6 +9,7 @@ mod argo;
 mod broken_cluster;
 mod check;
 mod check_limits;
+mod environment;
 mod help;
 mod instances;
 mod known;
@@ -27,6 +28,7 @@ mod reach;
 ))]
 mod reference;
 mod rows;
+mod signals;
 mod size;
 mod status;
 mod steps;

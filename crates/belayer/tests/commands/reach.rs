@@ -25,6 +25,8 @@ enum Server {
     OutOfOrder,
     /// Returns 404 to every request, as any web server.
     Elsewhere,
+    /// Returns 400 to every request, as a server that expects TLS.
+    ExpectsTls,
 }
 
 impl Server {
@@ -76,6 +78,9 @@ impl Server {
                 return Some(("503 Service Unavailable", status.to_string()));
             }
             (Self::Elsewhere, _) => return Some(("404 Not Found", "not here".to_owned())),
+            (Self::ExpectsTls, _) => {
+                return Some(("400 Bad Request", EXPECTS_TLS.to_owned()));
+            }
             (Self::FallsSilent, "/version") => json!({ "gitVersion": "v1.36.0" }),
             (Self::FallsSilent, "/api") => json!({ "kind": "APIVersions", "versions": ["v1"] }),
             (Self::FallsSilent, "/apis") => json!({ "kind": "APIGroupList", "groups": [] }),
@@ -87,6 +92,8 @@ impl Server {
         Some(("200 OK", answer.to_string()))
     }
 }
+
+const EXPECTS_TLS: &str = "Client sent an HTTP request to an HTTPS server.";
 
 struct Said {
     code: Option<i32>,
@@ -156,6 +163,14 @@ async fn l6_drain_reports_the_server_that_it_waits_for_and_ends(
         &["drain", "--resume", "--timeout=4s"],
     ] {
         let said = run(address, arguments).await;
+        assert!(
+            said.took >= Duration::from_secs(4),
+            "it tries again: {:?}",
+            said.took
+        );
+        let is_resume = arguments.contains(&"--resume");
+        let not_ended = "draining was not ended: run `belayer drain --resume` again";
+        assert_eq!(said.err.contains(not_ended), is_resume, "{}", said.err);
         assert_eq!(said.code, Some(1), "{}", said.err);
         let first = said.err.lines().next().unwrap_or_default();
         assert!(first.contains(&address.to_string()), "{}", said.err);
@@ -232,17 +247,21 @@ async fn l6_reading_commands_end_with_the_address_and_the_cause(
     }
 }
 
-/// A wrong path in the address of the server, or any web server: nothing is known about the cluster.
+/// A wrong path or scheme in the address of the server, or any web server: nothing is known about the cluster.
+#[rstest]
+#[case::not_found(Server::Elsewhere, "is not a Kubernetes API server (404)")]
+#[case::bad_request(Server::ExpectsTls, EXPECTS_TLS)]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_no_api_server_is_an_error() {
-    let address = Server::Elsewhere.start().await;
+async fn a_server_that_is_no_api_server_is_an_error(#[case] server: Server, #[case] why: &str) {
+    let address = server.start().await;
     let drain: &[&str] = &["drain", "--timeout=4s"];
     let commands: Vec<_> = READING.into_iter().chain([drain]).collect();
     let all = commands.iter().map(|arguments| run(address, arguments));
     for (said, arguments) in futures::future::join_all(all).await.iter().zip(&commands) {
         assert_eq!(said.code, Some(1), "{arguments:?}: {}", said.err);
-        let says = format!("http://{address} is not a Kubernetes API server (404)");
-        assert!(said.err.contains(&says), "{arguments:?}: {}", said.err);
+        let last = said.err.lines().last().unwrap_or_default();
+        let is_named = last.contains(&format!("http://{address} ")) && last.contains(why);
+        assert!(is_named, "{arguments:?}: {}", said.err);
     }
 }
 
@@ -263,6 +282,10 @@ async fn a_server_that_is_no_api_server_is_an_error() {
 #[case::a_missing_token_file(
     json!([{ "name": "u", "user": { "tokenFile": "/nowhere/token" } }]),
     "cannot read the token file /nowhere/token: No such file"
+)]
+#[case::an_empty_token_file(
+    json!([{ "name": "u", "user": { "tokenFile": "/dev/null" } }]),
+    "cannot read the token file /dev/null: it is empty"
 )]
 #[case::a_missing_user(
     json!([{ "name": "other", "user": {} }]),

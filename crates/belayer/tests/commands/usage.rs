@@ -1,10 +1,11 @@
 //! Arguments, formats and exit codes.
 
-use belayer_sandbox::Gvr;
+use belayer_sandbox::{Answer as Response, Fault, Gvr, Match, Verb};
 use rstest::rstest;
 use serde_json::json;
 
-use crate::world::World;
+use crate::check::manifests;
+use crate::world::{TOOL, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_cluster_is_exit_code_0() {
@@ -238,6 +239,77 @@ async fn drain_says_which_kinds_it_checked(#[case] option: &[&str], #[case] says
     assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
     assert!(answer.has(says), "{}", answer.out);
     assert!(!answer.has("all kinds checked"), "{}", answer.out);
+}
+
+/// The defaults need not select what the Belayer of the cluster holds by its file.
+#[rstest]
+#[case::no_file(&["run"], false, 0)]
+#[case::one_word(&["run", "--config=/etc/belayer/config.yaml"], false, 2)]
+#[case::two_words(&["run", "--config", "/etc/belayer/config.yaml"], false, 2)]
+#[case::unreadable_deployments(&["run", "--config=/etc/belayer/config.yaml"], true, 0)]
+#[tokio::test(flavor = "multi_thread")]
+async fn unselected_needs_the_file_that_belayer_runs_with(
+    #[case] arguments: &[&str],
+    #[case] is_refused: bool,
+    #[case] code: i32,
+) {
+    let world = World::new().await;
+    let labels = json!({ "app.kubernetes.io/name": "belayer" });
+    let container = json!({ "name": "belayer", "image": "belayer", "args": arguments });
+    let deployment = json!({
+        "metadata": { "name": "belayer", "labels": labels },
+        "spec": { "selector": { "matchLabels": labels }, "template": {
+            "metadata": { "labels": labels }, "spec": { "containers": [container] },
+        } },
+    });
+    let deployments = Gvr::new("apps", "v1", "deployments");
+    manifests(&world, &["namespace"]);
+    world.create(&deployments, Some("belayer-system"), deployment);
+    if is_refused {
+        let reads = Match::verb(Verb::List).resource("deployments").client(TOOL);
+        let no = Fault::on(reads.namespace("belayer-system")).answer(Response::forbidden("no"));
+        world.sandbox.faults().inject(no);
+    }
+    let answer = world.run(&["drain", "--unselected"]).await;
+    assert_eq!(answer.code, code, "{}{}", answer.out, answer.err);
+    let says = "the Deployment belayer-system/belayer runs with a configuration file; give the same file with --config FILE";
+    let err: Vec<&str> = answer.err.split_whitespace().collect();
+    assert_eq!(err.join(" ").contains(says), code == 2, "{}", answer.err);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "apiVersion: config.belayer.dev/v1alpha1\n").unwrap();
+    let path = file.path().to_str().unwrap();
+    let with_file = ["drain", "--unselected", "--config", path];
+    if !is_refused {
+        assert_eq!(world.run(&with_file).await.code, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resume_without_draining_mode_changes_nothing() {
+    let world = World::new().await;
+    manifests(&world, &["namespace"]);
+    world.gate("belayer-system", &json!({ "mode": "normal", "hold": "on" }));
+    let answer = world.run(&["drain", "--resume"]).await;
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let says = "Belayer is not in draining mode: nothing had to be changed.\n";
+    assert_eq!(answer.out, says);
+}
+
+/// As of `kubectl create token X > file`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_file_may_end_with_a_line_break() {
+    let world = World::new().await;
+    let path = world.kubeconfig();
+    let token = path.with_file_name("token");
+    std::fs::write(&token, format!("user:{TOOL}\n")).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let both = format!("{{token: other, tokenFile: {}}}", token.display());
+    let inline = format!("{{token: \"user:{TOOL}\"}}");
+    assert!(text.contains(&inline), "{text}");
+    std::fs::write(&path, text.replace(&inline, &both)).unwrap();
+    let answer = world.run(&["stuck"]).await;
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(world.requests() > 0, "the requests are of another user");
 }
 
 /// Row *kubectl plugin*: kinds, names and namespaces come from the cluster, and no candidate is an error.

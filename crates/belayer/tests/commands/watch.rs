@@ -7,7 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use belayer_sandbox::{Actor, Answer, Fault, Gvr, Match, Patch, Subresource, Verb, WriteOptions};
-use serde_json::json;
+use rstest::rstest;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 
 use crate::world::{TOOL, World};
 
@@ -31,6 +33,41 @@ async fn watch_prints_after_changes_and_ends_after_the_deletion() {
         "{text}"
     );
     world.wrote_nothing();
+}
+
+/// What is printed remains a stream of documents, also at the end.
+#[rstest]
+#[case("json")]
+#[case("yaml")]
+#[tokio::test(flavor = "multi_thread")]
+async fn data_of_a_watch_is_a_stream_of_documents(#[case] format: &str) {
+    let world = World::new().await;
+    let map = json!({"metadata": {"name": "a", "finalizers": ["strimzi.io/topic-operator"]}});
+    world.create(&Gvr::CONFIGMAPS, Some("default"), map);
+    let arguments = ["explain", "cm/a", "--watch", "-o", format];
+    let mut watching = Watching::start(world.command(&arguments));
+    watching.prints("Explanation").await;
+    world.delete(&Gvr::CONFIGMAPS, Some("default"), "a");
+    watching.prints("controller-gone").await;
+    release(&world);
+    watching.reports("configmaps default/a is deleted.").await;
+    assert_eq!(watching.ends().await, 0);
+    let printed = watching.printed.lock().unwrap().clone();
+    let documents: Vec<Value> = match format {
+        "json" => serde_json::Deserializer::from_str(&printed)
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .unwrap(),
+        _ => {
+            let documents = printed.split("---\n");
+            let read = documents.map(|document| serde_saphyr::from_str(document).unwrap());
+            read.collect()
+        }
+    };
+    assert_eq!(documents.len(), 2, "{printed}");
+    for document in documents {
+        assert_eq!(document["kind"], "Explanation", "{printed}");
+    }
 }
 
 /// The server fails for a while, then the object is deleted.
@@ -123,7 +160,7 @@ async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// A command that runs until it is ended, and what it has printed.
-struct Watching {
+pub(crate) struct Watching {
     child: Child,
     printed: Arc<Mutex<String>>,
     errors: Arc<Mutex<String>>,
@@ -144,7 +181,7 @@ fn read(mut pipe: impl Read + Send + 'static) -> Arc<Mutex<String>> {
 }
 
 impl Watching {
-    fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -159,8 +196,19 @@ impl Watching {
         }
     }
 
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.unwrap(), signal).unwrap();
+    }
+
+    /// Waits until it has reported this on standard error.
+    pub(crate) async fn reports(&self, what: &str) {
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        eventually(what, || words(&self.errors.lock().unwrap()).contains(what)).await;
+    }
+
     /// Its exit code.
-    async fn ends(&mut self) -> i32 {
+    pub(crate) async fn ends(&mut self) -> i32 {
         let mut code = None;
         eventually("end of the command", || {
             code = self

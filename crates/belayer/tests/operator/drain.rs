@@ -16,7 +16,7 @@ use belayer_drain::evidence::Order;
 use belayer_drain::passes::{Outcome, SETTLE};
 use belayer_drain::progress::{Progress, Silent};
 use belayer_drain::report::{GateState, Reason, Report};
-use belayer_drain::run::{Drain, DrainParts, Kinds};
+use belayer_drain::run::{Drain, DrainParts, Kinds, Resumed};
 use belayer_drain::selection::{NoSelection, Selection};
 use belayer_drain::text;
 use belayer_holds::names::FIELD_MANAGER;
@@ -279,7 +279,11 @@ async fn the_namespace_may_be_deleted_only_without_holds() {
     // A switch that an admin had turned off stays off and is reported.
     let before = json!({ "mode": "normal", "hold": "on", "holdClaims": "off" });
     assert_eq!(gate(&world), before);
-    assert_eq!(off.unwrap(), [("holdClaims".to_owned(), "off".to_owned())]);
+    let off_before = vec![("holdClaims".to_owned(), "off".to_owned())];
+    assert_eq!(off, Resumed::Ended(off_before));
+    let again = drain(&world, Writes::Sent).resume(&Silent).await.unwrap();
+    assert_eq!(again, Resumed::NotDraining);
+    assert_eq!(gate(&world), before);
 }
 
 /// A running Belayer creates a gate that was deleted during or after a drain as it was.
@@ -310,7 +314,7 @@ async fn h5_the_end_of_a_drain_opens_no_switch_that_no_leader_opened() {
     assert_eq!(drained(&world).await.outcome, Outcome::Clean);
     let off = drain(&world, Writes::Sent).resume(&Silent).await.unwrap();
     assert_eq!(gate(&world), json!({ "mode": "normal" }));
-    assert_eq!(off, Some(Vec::new()));
+    assert_eq!(off, Resumed::Ended(Vec::new()));
 }
 
 /// The run waits longer than this for the API servers to notice the deletion of the policies.
