@@ -126,7 +126,11 @@ mod tests {
     #[case::of_workflows_on_a_pod(names::WORKFLOW_HOLD, Resource::pods())]
     #[case::of_workflows_on_a_pvc(names::WORKFLOW_HOLD, Resource::pvcs())]
     fn nothing_selects_another_kind(#[case] hold: &'static str, #[case] kind: Resource) {
-        let object = object("shop", &[(LABEL, "w")], &[(names::RECREATE_ANNOTATION, "true")]);
+        let object = object(
+            "shop",
+            &[(LABEL, "w")],
+            &[(names::RECREATE_ANNOTATION, "true")],
+        );
         assert_eq!(selects(hold, &kind, &object), Selected::No);
     }
 

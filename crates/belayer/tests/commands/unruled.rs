@@ -90,7 +90,11 @@ async fn a_finalizer_on_another_kind_is_named() {
     world.delete(&Gvr::PODS, Some("default"), "web");
     let after = world.run(&["explain", "pod/web"]).await;
     assert!(after.has(&says), "{}", after.out);
-    assert!(after.has(&format!("kept by Belayer's finalizer {hold}")), "{}", after.out);
+    assert!(
+        after.has(&format!("kept by Belayer's finalizer {hold}")),
+        "{}",
+        after.out
+    );
     assert!(after.has("belayer drain --unselected"), "{}", after.out);
 }
 

@@ -158,10 +158,21 @@ fn is_irrelevant(explained: &Explained, all: &[Explained]) -> bool {
 
 /// Belayer's finalizers on it, also those on a kind that their controllers do not hold.
 fn belayers(explanation: &Explanation) -> Vec<&str> {
-    let blocking = explanation.groups.iter().filter_map(|group| group.finalizer.as_deref());
-    let mut all: Vec<&str> = explanation.finalizers.iter().map(|one| &*one.name).collect();
+    let blocking = explanation
+        .groups
+        .iter()
+        .filter_map(|group| group.finalizer.as_deref());
+    let mut all: Vec<&str> = explanation
+        .finalizers
+        .iter()
+        .map(|one| &*one.name)
+        .collect();
     all.extend(blocking);
-    all.retain(|name| names::CONTROLLERS.iter().any(|known| known.finalizer == *name));
+    all.retain(|name| {
+        names::CONTROLLERS
+            .iter()
+            .any(|known| known.finalizer == *name)
+    });
     all.dedup();
     all
 }
@@ -179,7 +190,10 @@ fn opening(explanation: &Explanation, now: jiff::Timestamp) -> String {
         [] if explanation.belayer.is_empty() => String::new(),
         [] => match belayers(explanation).as_slice() {
             [] => " Belayer does not hold it.".to_owned(),
-            finalizers => format!(" It has a finalizer of Belayer ({}).", finalizers.join(", ")),
+            finalizers => format!(
+                " It has a finalizer of Belayer ({}).",
+                finalizers.join(", ")
+            ),
         },
         components => format!(" Belayer holds it ({}).", components.join(", ")),
     };
