@@ -95,8 +95,8 @@ pub trait Configured: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Whether it selects an object that has its finalizer; `ignored` says that the object's
-    /// namespace is excluded.
+    /// Whether it selects an object that has its finalizer, of a kind that it [holds](Self::holds); `ignored` says that
+    /// the object's namespace is excluded.
     fn selects(&self, kind: &Resource, object: &ObjectMeta, ignored: bool) -> Selected;
 
     /// Registers informers, handlers, rules and workers. Nothing runs yet.

@@ -47,11 +47,11 @@ pub const CONTROLLER: Controller = Controller {
     configure,
 };
 
-/// Whether any profile for Argo Workflows removes Argo's own finalizer; `None` if there is no such profile.
+/// Whether any profile for Argo Workflows removes Argo's own finalizer; `None` if no such profile holds pods.
 fn adopts_argo(profiles: &Profiles) -> Option<AdoptsArgo> {
     let mut of_argo = profiles
         .iter()
-        .filter(|profile| profile.is_argo())
+        .filter(|profile| profile.is_argo() && profile.mode == Mode::Enforce)
         .peekable();
     of_argo.peek()?;
     let adopts =

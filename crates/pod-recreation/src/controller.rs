@@ -108,8 +108,8 @@ impl Configured for Settings {
         }
     }
 
-    fn selects(&self, _: &Resource, object: &ObjectMeta, _: bool) -> Selected {
-        self.eligibility.selects(&Pod::new(object.clone())).into()
+    fn selects(&self, _: &Resource, object: &ObjectMeta, ignored: bool) -> Selected {
+        (!ignored && self.eligibility.selects(&Pod::new(object.clone()))).into()
     }
 
     fn join(&self, context: &mut ControllerContext) {

@@ -309,9 +309,10 @@ async fn remove_denial(cluster: &Cluster) -> Result<()> {
 
 async fn unselected(cluster: Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
-    cluster
-        .create(&pod("selected").of(&workflow).held())
-        .await?;
+    // Its second finalizer is for PVCs: no controller removes it from a pod.
+    let selected = pod("selected").of(&workflow).held();
+    let selected = selected.finalizer("belayer.dev/pvc-protection");
+    cluster.create(&selected).await?;
     let unlabelled = pod("stranger").held().finalizer("z.example.com/theirs");
     cluster.create(&unlabelled).await?;
     let hold = json!({ "metadata": { "finalizers": [WORKFLOW_HOLD] } });
@@ -322,7 +323,8 @@ async fn unselected(cluster: Cluster) -> Result<()> {
         .exited_with(0)?;
     let report = printed.json()?;
     ensure!(
-        report["released"] == json!({ HOLD: { "Unselected": 1 } }),
+        report["released"]
+            == json!({ HOLD: { "Unselected": 1 }, "belayer.dev/pvc-protection": { "Unselected": 1 } }),
         "{report}"
     );
     let on = |object: &kube::api::DynamicObject| finalizers(object).join(" ");

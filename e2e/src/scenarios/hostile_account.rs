@@ -206,6 +206,16 @@ impl Thief<'_> {
         }
         let other = json!({ "metadata": { "finalizers": ["belayer.dev/other"] } });
         is_refused("a finalizer that is no hold", WRITES, patch(&other).await)?;
+        for body in [
+            json!({ "metadata": { "finalizers": ["belayer.dev/pvc-protection"] } }),
+            json!({ "metadata": { "generateName": "stolen-" } }),
+        ] {
+            is_refused(&body.to_string(), WRITES, patch(&body).await)?;
+        }
+        // A user's finalizer on the wrong kind may be removed.
+        let wrong = json!({ "metadata": { "finalizers": ["belayer.dev/workflow-cleanup"] } });
+        self.cluster.merge("pending", wrong).await?;
+        patch(&json!({ "metadata": { "finalizers": null } })).await?;
         for holds in [json!(["belayer.dev/pod-recreation"]), Value::Null] {
             patch(&json!({ "metadata": { "finalizers": holds } })).await?;
         }
@@ -249,6 +259,10 @@ impl Thief<'_> {
         let pvcs = kinds::pvcs(self.token, namespace);
         let theirs = "example.com/theirs";
         for (all, name) in [(&workflows, workflow.name.as_str()), (&pvcs, "data")] {
+            let (hold, wrong) = match name {
+                "data" => ("belayer.dev/pvc-protection", "belayer.dev/workflow-cleanup"),
+                _ => ("belayer.dev/workflow-cleanup", "belayer.dev/pvc-protection"),
+            };
             let kept = all.get(name).await?.finalizers().to_vec();
             let with = |more: &str| -> Value {
                 let more = kept.iter().cloned().chain([more.to_owned()]);
@@ -261,7 +275,9 @@ impl Thief<'_> {
             for body in [
                 json!({ "metadata": { "labels": { "a": "b" } } }),
                 json!({ "metadata": { "annotations": { "belayer.dev/release": "true" } } }),
+                json!({ "metadata": { "generateName": "stolen-" } }),
                 json!({ "metadata": { "finalizers": with(theirs) } }),
+                json!({ "metadata": { "finalizers": with(wrong) } }),
                 json!({ "metadata": { "ownerReferences": [
                     { "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x" } ] } }),
                 json!({ "spec": { "volumeName": "stolen", "entrypoint": "stolen" } }),
@@ -272,10 +288,6 @@ impl Thief<'_> {
                 })
                 .await?;
             }
-            let hold = match name {
-                "data" => "belayer.dev/pvc-protection",
-                _ => "belayer.dev/workflow-cleanup",
-            };
             for finalizers in [with(hold), kept.clone().into()] {
                 patch(&json!({ "metadata": { "finalizers": finalizers } })).await?;
             }

@@ -39,6 +39,10 @@ impl Selection for Profiles {
     ) -> Selected {
         let mut built = self.0.iter();
         if let Some(one) = built.find(|one| one.controller().finalizer == hold) {
+            // No controller removes its finalizer from another kind, where a user may have set it.
+            if !one.holds().iter().any(|held| held.kind.is_same_kind(kind)) {
+                return Selected::No;
+            }
             let namespace = object.key.namespace().unwrap_or_default();
             return one.selects(kind, object, ignored.contains(namespace));
         }
@@ -60,6 +64,10 @@ mod tests {
     use super::*;
 
     const LABEL: &str = "workflows.argoproj.io/workflow";
+
+    fn workflow() -> Resource {
+        Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows")
+    }
 
     fn object(
         namespace: &str,
@@ -107,6 +115,32 @@ mod tests {
         let kind = Resource::new(group, "v1alpha1", "X", plural);
         let workflow = object(namespace, &[], &[]);
         assert_eq!(selects(names::WORKFLOW_HOLD, &kind, &workflow), expected);
+    }
+
+    /// T10: a finalizer on a kind that its controller does not hold is selected by nothing, whatever the object says.
+    #[rstest]
+    #[case::of_pods_on_a_workflow(names::POD_STATUS_HOLD, workflow())]
+    #[case::of_re_creations_on_a_workflow(names::POD_RECREATION_HOLD, workflow())]
+    #[case::of_pvcs_on_a_workflow(names::PVC_PROTECTION_HOLD, workflow())]
+    #[case::of_pvcs_on_a_pod(names::PVC_PROTECTION_HOLD, Resource::pods())]
+    #[case::of_workflows_on_a_pod(names::WORKFLOW_HOLD, Resource::pods())]
+    #[case::of_workflows_on_a_pvc(names::WORKFLOW_HOLD, Resource::pvcs())]
+    fn nothing_selects_another_kind(#[case] hold: &'static str, #[case] kind: Resource) {
+        let object = object(
+            "shop",
+            &[(LABEL, "w")],
+            &[(names::RECREATE_ANNOTATION, "true")],
+        );
+        assert_eq!(selects(hold, &kind, &object), Selected::No);
+    }
+
+    #[rstest]
+    #[case::selected("shop", Selected::Yes)]
+    #[case::in_an_ignored_namespace("quiet", Selected::No)]
+    fn pods_that_request_re_creation(#[case] namespace: &str, #[case] expected: Selected) {
+        let pod = object(namespace, &[], &[(names::RECREATE_ANNOTATION, "true")]);
+        let kind = Resource::pods();
+        assert_eq!(selects(names::POD_RECREATION_HOLD, &kind, &pod), expected);
     }
 
     #[test]

@@ -7,15 +7,8 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// A22: workflows that no workflow controller processes, and a controller that holds pods by its own finalizer.
-#[rstest]
-#[case::not_adopted("[]", true)]
-#[case::adopted("[workflows.argoproj.io/status]", false)]
-#[tokio::test(flavor = "multi_thread")]
-async fn a22_unprocessed_workflows_and_argos_own_finalizer_are_reported(
-    #[case] adopt: &str,
-    #[case] reported: bool,
-) {
+/// What `check` finds about pod-finalizer, with these keys of its profile, in a cluster with workflows that are not processed.
+async fn findings(profile: &str) -> String {
     let world = World::new().await;
     world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, workflow_crd());
     let container = json!({
@@ -33,10 +26,15 @@ async fn a22_unprocessed_workflows_and_argos_own_finalizer_are_reported(
         "metadata": { "name": "workflow-controller-configmap" }, "data": { "instanceID": "ours" },
     });
     world.create(&Gvr::CONFIGMAPS, Some("default"), map);
-    for (name, instance, completed) in [
-        ("waits", "ours", "false"),
-        ("lost", "theirs", "false"),
-        ("done", "theirs", "true"),
+    let quiet =
+        json!({ "metadata": { "name": "quiet", "labels": { "belayer.dev/ignore": "true" } } });
+    world.create(&Gvr::NAMESPACES, None, quiet);
+    for (namespace, name, instance, completed) in [
+        ("default", "waits", "ours", "false"),
+        ("default", "lost", "theirs", "false"),
+        ("default", "done", "theirs", "true"),
+        ("kube-system", "system", "theirs", "false"),
+        ("quiet", "ignored", "theirs", "false"),
     ] {
         let workflow = json!({
             "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "spec": {},
@@ -45,11 +43,11 @@ async fn a22_unprocessed_workflows_and_argos_own_finalizer_are_reported(
                 "workflows.argoproj.io/completed": completed,
             } },
         });
-        world.create(&WORKFLOWS, Some("default"), workflow);
+        world.create(&WORKFLOWS, Some(namespace), workflow);
     }
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("belayer.yaml");
-    let keys = format!("podFinalizer: {{profiles: [{{builtIn: argo, adopt: {adopt}}}]}}");
+    let keys = format!("podFinalizer: {{profiles: [{{builtIn: argo, {profile}}}]}}");
     std::fs::write(
         &config,
         format!("apiVersion: config.belayer.dev/v1alpha1\n{keys}\n"),
@@ -59,7 +57,19 @@ async fn a22_unprocessed_workflows_and_argos_own_finalizer_are_reported(
     let answer = world
         .run(&["check", "--controllers=pod-finalizer", &config, "-ojson"])
         .await;
-    let findings = answer.json()["parts"][2]["findings"].to_string();
+    answer.json()["parts"][2]["findings"].to_string()
+}
+
+/// A22: workflows that no workflow controller processes, and a controller that holds pods by its own finalizer.
+#[rstest]
+#[case::not_adopted("[]", true)]
+#[case::adopted("[workflows.argoproj.io/status]", false)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a22_unprocessed_workflows_and_argos_own_finalizer_are_reported(
+    #[case] adopt: &str,
+    #[case] reported: bool,
+) {
+    let findings = findings(&format!("adopt: {adopt}")).await;
     let own = "ARGO_POD_STATUS_CAPTURE_FINALIZER of deployment default/workflow-controller";
     assert_eq!(findings.contains(own), reported, "{findings}");
     for says in [
@@ -69,7 +79,17 @@ async fn a22_unprocessed_workflows_and_argos_own_finalizer_are_reported(
     ] {
         assert!(findings.contains(says), "{says}: {findings}");
     }
-    assert!(!findings.contains("2 unfinished"), "{findings}");
+    // Belayer holds nothing there.
+    for not in ["2 unfinished", "namespace kube-system", "namespace quiet"] {
+        assert!(!findings.contains(not), "{findings}");
+    }
+}
+
+/// Without a profile that holds pods, none stay.
+#[tokio::test(flavor = "multi_thread")]
+async fn unprocessed_workflows_do_not_matter_if_pods_are_only_observed() {
+    let findings = findings("mode: observe").await;
+    assert!(!findings.contains("unfinished workflow"), "{findings}");
 }
 
 fn workflow_controller(world: &World, container: &Value) {

@@ -309,6 +309,15 @@ async fn another_belayer_is_found() {
     manifests(&world, &["namespace", "deployment"]);
     let answer = world.run(&["check"]).await;
     assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
+    // The label alone proves nothing: a user of one namespace can set it, and make this command fail.
+    let answer = world.run(&["check", "--own-namespace=ops"]).await;
+    assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
+    let says =
+        "note deployment belayer-system/belayer has the label app.kubernetes.io/name=belayer";
+    assert!(answer.has(says), "{}", answer.out);
+    let why = "it is not another Belayer that works: its account belayer may not watch all pods";
+    assert!(answer.has(why), "{}", answer.out);
+    manifests(&world, &["rbac-core", "rbac-pod-finalizer"]);
     let answer = world.run(&["check", "--own-namespace=ops"]).await;
     assert_eq!(answer.code, 3, "{}{}", answer.out, answer.err);
     let says = "missing  deployment belayer-system/belayer is another Belayer";

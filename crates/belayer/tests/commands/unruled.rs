@@ -7,9 +7,7 @@ use crate::world::World;
 
 const HOLD: &str = "belayer.dev/workflow-cleanup";
 
-#[tokio::test(flavor = "multi_thread")]
-async fn holds_without_a_rule_are_left_to_drain() {
-    let world = World::new().await;
+fn deploys_belayer(world: &World) {
     let belayer = json!({
         "metadata": { "name": "belayer" },
         "spec": { "replicas": 1, "selector": { "matchLabels": { "a": "b" } },
@@ -18,6 +16,12 @@ async fn holds_without_a_rule_are_left_to_drain() {
     });
     let deployments = Gvr::new("apps", "v1", "deployments");
     world.create(&deployments, Some("default"), belayer);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holds_without_a_rule_are_left_to_drain() {
+    let world = World::new().await;
+    deploys_belayer(&world);
     world.stuck_config_map("own", HOLD, json!({}));
     let stuck = world.run(&["stuck", "-ojson"]).await.json();
     let explained = world.run(&["explain", "cm/own", "-ojson"]).await.json();
@@ -66,6 +70,32 @@ async fn a14_finalizers_in_a_cluster_without_belayer_are_left_to_drain() {
         let text = group.to_string();
         assert!(!text.contains("--unselected"), "{group:#}");
     }
+}
+
+/// T10: a tenant sets a finalizer of Belayer on a kind that its controller does not hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finalizer_on_another_kind_is_named() {
+    let world = World::new().await;
+    deploys_belayer(&world);
+    let hold = "belayer.dev/pvc-protection";
+    world.create(
+        &Gvr::PODS,
+        Some("default"),
+        json!({ "metadata": { "name": "web", "finalizers": [hold] },
+            "spec": { "containers": [{ "name": "m", "image": "m" }] } }),
+    );
+    let says = format!("It has a finalizer of Belayer ({hold}).");
+    let before = world.run(&["explain", "pod/web"]).await;
+    assert!(before.has(&says), "{}", before.out);
+    world.delete(&Gvr::PODS, Some("default"), "web");
+    let after = world.run(&["explain", "pod/web"]).await;
+    assert!(after.has(&says), "{}", after.out);
+    assert!(
+        after.has(&format!("kept by Belayer's finalizer {hold}")),
+        "{}",
+        after.out
+    );
+    assert!(after.has("belayer drain --unselected"), "{}", after.out);
 }
 
 /// Belayer may run in another namespace than the default one, and stay drained there.

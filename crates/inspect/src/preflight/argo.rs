@@ -1,12 +1,13 @@
 //! Whether Argo's workflow controllers process all workflows, and hold pods by a finalizer of their own (A22).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
 use belayer_core::http::METADATA_ONLY_LIST;
+use belayer_core::object::Resource;
 use belayer_core::words::one_or_many;
-use belayer_holds::argo;
+use belayer_holds::{argo, names};
 
 use super::report::{About, Finding, Level};
 use crate::argo::{
@@ -24,6 +25,8 @@ struct Object {
 
 #[derive(Deserialize)]
 struct Metadata {
+    #[serde(default)]
+    name: String,
     #[serde(default)]
     namespace: String,
     #[serde(default)]
@@ -73,16 +76,44 @@ pub(crate) async fn check(reader: &Reader, adopts: bool) -> Vec<Finding> {
             return findings;
         }
     };
-    let unprocessed = workflows.iter().filter_map(|((instance, namespace), count)| {
+    let ignored = ignored(reader).await;
+    let held = workflows.iter().filter(|((_, namespace), _)| {
+        *namespace != names::SYSTEM_NAMESPACE && !ignored.contains(namespace)
+    });
+    let unprocessed = held.filter_map(|((instance, namespace), count)| {
         let why = why_not_processed(&all, instance, namespace)?;
         let workflows = one_or_many(*count, "unfinished workflow", "unfinished workflows");
         let what = format!("{workflows} in namespace {namespace}");
         let means = format!("{why}: their pods stay held after they have ended");
-        let fix = "start the workflow controller, or delete the workflows: then their pods are released";
+        let fix =
+            "start the workflow controller, or delete the workflows: then their pods are released";
         Some(Finding::new(Level::Note, About::Finalizer, what, means).fix(fix))
     });
     findings.extend(unprocessed.take(NAMED));
     findings
+}
+
+/// The namespaces in which Belayer holds nothing; none if they may not be listed.
+async fn ignored(reader: &Reader) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let path = Resource::namespaces().path(None);
+    let read = reader.pages(&path, METADATA_ONLY_LIST, |answer| {
+        let read = Page::read(&answer).map(|page: Page<Object>| {
+            let all = page.items.into_iter().flatten();
+            let ignored = all.filter(|one| {
+                one.metadata
+                    .labels
+                    .get(names::IGNORE_LABEL)
+                    .is_some_and(|value| value == "true")
+            });
+            found.extend(ignored.map(|one| one.metadata.name));
+            page.metadata.continue_token
+        });
+        async move { read }
+    });
+    // What was read before an error is ignored in any case.
+    let _ = read.await;
+    found
 }
 
 /// How many workflows are not completed, by instance ID and namespace.

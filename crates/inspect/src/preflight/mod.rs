@@ -142,7 +142,7 @@ pub async fn check(
     if let Some(first) = parts.first_mut() {
         first
             .findings
-            .extend(finalizers::installations(reader, &query.own_namespace).await);
+            .extend(finalizers::installations(reader, authorizer, &query.own_namespace).await);
         for limit in limits::of_writes(query) {
             first
                 .findings

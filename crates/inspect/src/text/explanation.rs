@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use belayer_core::words::one_or_many;
+use belayer_holds::names;
 
 use super::wrap::wrapped;
 use super::{Paint, Style, group};
@@ -155,6 +156,27 @@ fn is_irrelevant(explained: &Explained, all: &[Explained]) -> bool {
     !acts(explained) && !reports && all.iter().any(acts)
 }
 
+/// Belayer's finalizers on it, also those on a kind that their controllers do not hold.
+fn belayers(explanation: &Explanation) -> Vec<&str> {
+    let blocking = explanation
+        .groups
+        .iter()
+        .filter_map(|group| group.finalizer.as_deref());
+    let mut all: Vec<&str> = explanation
+        .finalizers
+        .iter()
+        .map(|one| &*one.name)
+        .collect();
+    all.extend(blocking);
+    all.retain(|name| {
+        names::CONTROLLERS
+            .iter()
+            .any(|known| known.finalizer == *name)
+    });
+    all.dedup();
+    all
+}
+
 fn opening(explanation: &Explanation, now: jiff::Timestamp) -> String {
     let object = &explanation.object;
     let place = place(object);
@@ -166,7 +188,13 @@ fn opening(explanation: &Explanation, now: jiff::Timestamp) -> String {
         .collect();
     let held = match held.as_slice() {
         [] if explanation.belayer.is_empty() => String::new(),
-        [] => " Belayer does not hold it.".to_owned(),
+        [] => match belayers(explanation).as_slice() {
+            [] => " Belayer does not hold it.".to_owned(),
+            finalizers => format!(
+                " It has a finalizer of Belayer ({}).",
+                finalizers.join(", ")
+            ),
+        },
         components => format!(" Belayer holds it ({}).", components.join(", ")),
     };
     let state = match object.deletion_timestamp {
