@@ -210,14 +210,8 @@ async fn a_permanent_reason_is_reported_and_not_recreated() {
     assert!(yard.records().is_empty());
     assert_eq!(yard.creates(), 0);
     assert_eq!(yard.world.events("NotRecreated"), 1);
-    // It has no record that could count it.
-    let text = exporter.render();
-    let counted: Vec<&str> = text
-        .lines()
-        .filter(|line| line.starts_with("belayer_recreations_total") && !line.ends_with(" 0"))
-        .collect();
-    let reported = r#"belayer_recreations_total{reason="Other",outcome="reported"} 1"#;
-    assert_eq!(counted, [reported]);
+    let line = "belayer_recreations_total{reason=\"Other\",outcome=\"reported\"} 1\n";
+    assert!(exporter.render().contains(line));
     belayer.stop().await;
 }
 
