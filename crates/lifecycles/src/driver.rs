@@ -106,8 +106,12 @@ impl<S> Pass<S> {
         self
     }
 
-    /// Something of this object was found. If neither the store nor the lifecycles contain it,
-    /// [`terminate_found`](Lifecycle::terminate_found) is run for it.
+    /// Something of this object was found. If the store does not contain it and there is no work
+    /// of its name, [`terminate_found`](Lifecycle::terminate_found) is run for it, before the work
+    /// on another object of the name begins.
+    ///
+    /// Remains of an older object are ignored while there is work on a newer one of its name. So
+    /// that work has to remove what it finds of older ones.
     #[must_use]
     pub fn found(mut self, object: Identity, deadline: Deadline) -> Self {
         self.found.push((object, deadline));
@@ -121,7 +125,9 @@ impl<S> Pass<S> {
 pub enum Known<S> {
     /// The work has this state.
     Known(View<Arc<S>>),
-    /// There is no such work. Only possible after the first [`Pass`], which would have found it.
+    /// There is no such work. Only possible after the first [`Pass`]. This does not mean that nothing
+    /// of the object exists: a pass [ignores](Pass::found) remains while there is work on a newer
+    /// object of their name.
     Absent,
     /// The work is not known, and no [`Pass`] has been made yet.
     Unknown,

@@ -230,8 +230,8 @@ impl<S: Clone> Slot<S> {
     }
 
     /// Remains of an object were found that is not in the store. If the name is free, their
-    /// termination begins. Otherwise the object with the name is ended first, and the next pass
-    /// finds the remains again.
+    /// termination begins. Otherwise they are ignored: they are terminated only once the work of
+    /// the object with the name has ended and another pass finds them.
     pub fn found(&mut self, uid: &Uid, deadline: Deadline, as_of: LogicalTime) -> Effects {
         let mut fx = Effects::default();
         if self.occupant.is_none() && !self.has(uid) {

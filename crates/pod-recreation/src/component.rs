@@ -7,6 +7,7 @@ mod waits;
 
 use std::sync::Arc;
 
+use belayer_core::clock;
 use belayer_core::informer::{Lookup, Store, Stored};
 use belayer_core::object::{ObjectKey, OwnerReference, Uid};
 use belayer_core::queries::Waiter;
@@ -34,6 +35,7 @@ use crate::evidence::Evidence;
 use crate::holds::{self, HoldDecision, HoldSnapshot, ObservedRecord};
 use crate::proof::FirstSeen;
 use crate::query::RecreationQuery;
+use crate::reason;
 use crate::record::Record;
 use crate::snapshot::{self, ANNOTATIONS, ORIGIN_ANNOTATIONS, ObservedPod, PodState, PodView};
 pub(crate) use clocks::NodeClock;
@@ -81,6 +83,8 @@ struct Memory {
     cancelled: HashSet<Uid>,
     /// Pods that were rejected without their hold and without the proof that no container of them ran.
     reported: HashSet<Uid>,
+    /// Rejected pods without a record of which the metric has counted that they are not re-created.
+    counted: HashSet<Uid>,
     /// The records of a pod's name, the first one first. Those of one second are in the order in which the watch delivered
     /// them.
     by_pod: HashMap<ObjectKey, Vec<RecordOfName>>,
@@ -375,6 +379,21 @@ impl<V: View> PodRecreation<V> {
         self.memory.lock().cancelled.contains(pod)
     }
 
+    /// Counts a rejected pod that is reported and gets no record, once.
+    fn count_reported(&self, snapshot: &HoldSnapshot) {
+        if !V::FOLLOWS || !matches!(snapshot.pod.state, PodState::Rejected(_)) {
+            return;
+        }
+        let decision = holds::decide(snapshot, clock::now());
+        if let Some(rejection) = holds::reported(snapshot, &decision)
+            && self.memory.lock().counted.insert(snapshot.pod.uid.clone())
+        {
+            let label = reason::label(&rejection.reason);
+            metrics::counter!(belayer_metrics::RECREATIONS, "reason" => label, "outcome" => "reported")
+                .increment(1);
+        }
+    }
+
     fn record_of(&self, key: &ObjectKey) -> ObservedRecord {
         if self.parts.records.is_not_served() {
             return ObservedRecord::NotServed;
@@ -478,7 +497,7 @@ impl<V: View> Component<Pod> for PodRecreation<V> {
             let answer = self.parts.owner_queries.get(&query);
             (query, answer)
         });
-        HoldSnapshot {
+        let snapshot = HoldSnapshot {
             cancelled: self.is_cancelled(&view.uid),
             created_in_vain: view.origin.as_ref().is_some_and(|origin| {
                 let record = attempts_of(&pod.meta.key, &origin.record_uid);
@@ -497,7 +516,9 @@ impl<V: View> Component<Pod> for PodRecreation<V> {
             pod: view,
             record,
             live_record,
-        }
+        };
+        self.count_reported(&snapshot);
+        snapshot
     }
 
     fn decide(snapshot: &HoldSnapshot, now: Timestamp) -> HoldDecision {

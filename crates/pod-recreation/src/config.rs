@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use belayer_core::duration;
 use belayer_holds::selection::config::{NamespacesConfig, Path, namespaces, workers};
-use belayer_holds::selection::{Operator, Requirement};
+use belayer_holds::selection::{Operator, Requirement, is_dns_subdomain};
 use serde::Deserialize;
 
 pub use belayer_holds::selection::config::ConfigError;
@@ -30,6 +30,9 @@ pub const DEFAULT_WORKERS: usize = 64;
 
 /// Upper limit of `maxRetries`: more would be an endless loop.
 const MAX_RETRIES: u32 = 100;
+
+/// The longest time that a record can contain.
+const MAX_SECONDS: u32 = i32::MAX as u32;
 
 /// Default of `recordTtlSeconds`.
 const RECORD_TTL: Duration = Duration::from_secs(3_600);
@@ -213,6 +216,12 @@ impl TryFrom<PodRecreationConfig> for Settings {
     fn try_from(config: PodRecreationConfig) -> Result<Self, ConfigError> {
         let default = Policy::default();
         let workers = workers(&Path::root(KEY), config.workers.unwrap_or(DEFAULT_WORKERS))?;
+        for (key, seconds) in [
+            ("wipeTimeoutSeconds", config.wipe_timeout_seconds),
+            ("backoffSeconds", config.backoff_seconds),
+        ] {
+            check_seconds(key, seconds)?;
+        }
         let max_retries = config.max_retries.unwrap_or(default.max_retries);
         if max_retries > MAX_RETRIES {
             let message = format!("must be from 0 to {MAX_RETRIES}, not {max_retries}");
@@ -244,6 +253,14 @@ impl TryFrom<PodRecreationConfig> for Settings {
         let argo_ignored = owners.len() < all;
         let without_group = owners.iter().filter(|kind| is_in_no_group(kind));
         let without_group = without_group.map(|kind| kind.kind.clone()).collect();
+        for (list, names) in [("keep", &config.carry.keep), ("drop", &config.carry.drop)] {
+            for (index, name) in names.iter().enumerate() {
+                if name.trim_end_matches('*').contains('*') {
+                    let key = format!("carry.{list}[{index}]");
+                    return Err(error(&key, "a * stands at the end only, after a prefix"));
+                }
+            }
+        }
         let rate_limits = rate_limits(config.storm)?;
         let (backoff_seconds, growth) = backoff(&config.backoff, config.backoff_seconds)?;
         Ok(Self {
@@ -357,7 +374,10 @@ fn owner(name: &str) -> Result<OwnerKind, ConfigError> {
         let message = format!("a {kind} replaces its own pods and cannot be listed here");
         return Err(error("owners", message));
     }
-    if kind.is_empty() || !kind.starts_with(|c: char| c.is_ascii_uppercase()) {
+    let is_kind = kind.starts_with(|c: char| c.is_ascii_uppercase())
+        && kind.chars().all(|c| c.is_ascii_alphanumeric());
+    let is_group = !name.contains('.') || is_dns_subdomain(group);
+    if !is_kind || !is_group {
         let message = format!("invalid kind {name:?}: write Kind or Kind.group");
         return Err(error("owners", message));
     }
@@ -365,6 +385,15 @@ fn owner(name: &str) -> Result<OwnerKind, ConfigError> {
         group: group.to_owned(),
         kind: kind.to_owned(),
     })
+}
+
+/// Refuses a number that the CRD refuses in each record: its integers have 32 bits, with a sign.
+fn check_seconds(key: &str, seconds: Option<u32>) -> Result<(), ConfigError> {
+    if seconds.is_some_and(|seconds| seconds > MAX_SECONDS) {
+        let message = format!("must be at most {MAX_SECONDS} seconds (68 years)");
+        return Err(error(key, message));
+    }
+    Ok(())
 }
 
 /// The first pause in seconds, and how it grows if that is configured.
@@ -380,9 +409,9 @@ fn backoff(
         if parsed.subsec_nanos() != 0 {
             return Err(error(key, format!("must be whole seconds, not {text}")));
         }
-        u32::try_from(parsed.as_secs())
-            .map(Some)
-            .map_err(|_| error(key, format!("must be at most 136 years, not {text}")))
+        let seconds = u32::try_from(parsed.as_secs()).unwrap_or(u32::MAX);
+        check_seconds(key, Some(seconds))?;
+        Ok(Some(seconds))
     };
     let initial = seconds("backoff.initial", &config.initial)?;
     if initial.is_some() && deprecated.is_some() {

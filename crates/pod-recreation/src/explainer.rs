@@ -29,6 +29,8 @@ pub(crate) struct Pods {
     owners: Vec<Resource>,
     /// The gate, which shows whether Belayer is draining.
     gate: ObjectKey,
+    /// Whether the settings are the defaults, because no configuration was given.
+    defaults: bool,
 }
 
 impl Pods {
@@ -37,6 +39,7 @@ impl Pods {
             settings: settings.clone(),
             owners: site.owners.to_vec(),
             gate: GateObject::key(site.namespace),
+            defaults: site.config.is_none(),
         };
         let (holds, kinds) = (&[names::POD_RECREATION_HOLD], vec![Resource::pods()]);
         Explainer::new(NAME, holds, kinds, it, Self::explain)
@@ -63,9 +66,11 @@ impl Pods {
         if record.is_some_and(|record| record.status.finished_at.is_none()) {
             explained.notes.extend(drained(&reader, &self.gate).await);
         }
+        if self.defaults && !observed.hold.pod.is_selected() {
+            explained.notes.push(DEFAULTS.to_owned());
+        }
         if record.is_none() && observed.depends_on_history() {
-            let namespace = self.gate.namespace().unwrap_or_default();
-            let lease = lease(&reader, &self.gate).await;
+            let (namespace, lease) = lease(&reader, &self.gate).await;
             explained.notes.push(format!(
                 "it was rejected without its hold: only the leader can know that no container of it ran, because it may \
                  have watched the pod before. The leader then holds the pod, or reports by the Event NotRecreated why it \
@@ -101,6 +106,10 @@ impl Pods {
         }
     }
 }
+
+/// For a pod that only a configuration may select.
+const DEFAULTS: &str =
+    "decided by the default configuration; use --config to read your configuration";
 
 /// For a rejected pod whose record has its rejection.
 const IS_RECORDED: &str =

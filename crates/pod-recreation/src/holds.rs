@@ -69,6 +69,15 @@ impl HoldSnapshot {
         matches!(end, Some(OwnerEnd::Ended(_)))
     }
 
+    /// Whether an attempt created the pod, and the store does not have its record any more.
+    pub(crate) fn has_lost_record(&self) -> bool {
+        let is_known = matches!(
+            self.record,
+            ObservedRecord::Absent | ObservedRecord::Found(_)
+        );
+        is_known && self.pod.origin.is_some() && self.record_of_origin().is_none()
+    }
+
     /// The record whose attempt created the pod, if the store has it.
     fn record_of_origin(&self) -> Option<&Record> {
         match (&self.pod.origin, &self.record) {
@@ -253,7 +262,18 @@ fn without_record(snapshot: &HoldSnapshot) -> HoldDecision {
             Some(proof) if is_unwanted(snapshot) => {
                 Decision::write(row::RECORD_GONE, Write::Delete(Evidence::RecordGone(proof)))
             }
-            Some(proof) => release(row::RECORD_GONE, Evidence::RecordGone(proof)),
+            Some(proof) => {
+                let released = release(row::RECORD_GONE, Evidence::RecordGone(proof));
+                let may_be_rejected = matches!(
+                    snapshot.pod.state,
+                    PodState::Pending | PodState::Rejected(_)
+                );
+                if snapshot.pod.deleting || !may_be_rejected {
+                    return released;
+                }
+                let message = "not re-created again: its record was deleted";
+                released.with_notice(Notice::normal("RecreationCancelled", message))
+            }
             None => Decision::missing(
                 row::RECORD_GONE,
                 Missing::Answer {
@@ -384,6 +404,23 @@ fn unselected(snapshot: &HoldSnapshot) -> HoldDecision {
         _ => NotSelected::ByConfiguration,
     };
     release(row::UNSELECTED, Evidence::Unselected(evidence))
+}
+
+/// The rejection that ends here, as the decision reports: it leads to no re-creation, and so to no record that counts it.
+pub(crate) fn reported<'a>(
+    snapshot: &'a HoldSnapshot,
+    decision: &HoldDecision,
+) -> Option<&'a Rejection> {
+    match &snapshot.pod.state {
+        PodState::Rejected(rejection)
+            if snapshot.pod.origin.is_none()
+                && !rejection.is_recreated()
+                && !decision.notices.is_empty() =>
+        {
+            Some(rejection)
+        }
+        _ => None,
+    }
 }
 
 fn not_recreated(rejection: &Rejection) -> Notice {

@@ -19,7 +19,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key::live("podRecreation.backoffSeconds", "seconds", "", "Deprecated: `podRecreation.backoff.initial` without a unit."),
     Key::live("podRecreation.carry.managers", "list of names", "[]", "Field managers whose annotations re-created pods keep, in addition to those of the pod's creator and of `kubectl`."),
     Key::live("podRecreation.carry.keep", "list of names", "[]", "Annotations that re-created pods keep, whoever wrote them. A name that ends in `*` is a prefix."),
-    Key::live("podRecreation.carry.drop", "list of names", "[]", "Labels and annotations that re-created pods do not keep, in addition to the built-in list. A name that ends in `*` is a prefix."),
+    Key::live("podRecreation.carry.drop", "list of names", "[]", "Labels and annotations that re-created pods do not keep, in addition to the built-in list; never `belayer.dev/recreate` and `belayer.dev/wipe`. A name that ends in `*` is a prefix."),
     Key::live("podRecreation.wipeTimeoutSeconds", "seconds", "120", "How long Belayer waits for the node agent to remove the files of a rejected pod."),
     Key::live("podRecreation.onWipeTimeout", "proceed or fail", "proceed", "What happens when that takes longer: `proceed` re-creates the pod on another node, `fail` does not re-create it."),
     Key::live("podRecreation.avoidRejectedNode", "true or false", "false", "Whether re-created pods are kept away from every node that rejected the pod."),

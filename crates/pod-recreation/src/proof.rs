@@ -87,7 +87,7 @@ pub enum MayHaveRun {
          without connection to the API server"
     )]
     NotReportedInTime,
-    /// It has a start time, and no managed field shows when the status was written.
+    /// It is bound or has a start time, and no managed field shows when the status was written.
     #[error("the time at which its rejection was written is unknown")]
     UnknownWrite,
 }
@@ -167,9 +167,7 @@ impl NeverRan {
         if failure.is_some_and(|failure| failure.has_container) && !is_made_up {
             return Err(MayHaveRun::ContainerEnded);
         }
-        if !is_reported_in_time(pod) {
-            return Err(MayHaveRun::NotReportedInTime);
-        }
+        reported_in_time(pod)?;
         let start = failure.and_then(|times| times.start_time);
         match (start, failure.and_then(|times| times.status_written)) {
             (None, _) => Ok(Self(())),
@@ -199,11 +197,11 @@ fn is_first_report(pod: &Pod) -> bool {
         && unstarted.is_some_and(|unstarted| !unstarted.kubelet_reported)
 }
 
-/// Whether the kubelet reported the pod within [`MAX_REPORT_DELAY`] of its binding.
-fn is_reported_in_time(pod: &Pod) -> bool {
+/// Requires that the kubelet reported the pod within [`MAX_REPORT_DELAY`] of its binding.
+fn reported_in_time(pod: &Pod) -> Result<(), MayHaveRun> {
     let unstarted = pod.unstarted.as_deref();
     if pod.node_name.is_none() || unstarted.is_some_and(|unstarted| unstarted.kubelet_reported) {
-        return true;
+        return Ok(());
     }
     let failure = pod.failure.as_deref();
     let of_failure = |time: fn(&Failure) -> Option<_>| failure.and_then(time);
@@ -211,8 +209,9 @@ fn is_reported_in_time(pod: &Pod) -> bool {
     let bound = unstarted.and_then(|unstarted| unstarted.scheduled);
     let bound = bound.or(of_failure(|failure| failure.created));
     match (bound, of_failure(|failure| failure.status_written)) {
-        (Some(bound), Some(written)) => written.duration_since(bound) <= MAX_REPORT_DELAY,
-        _ => false,
+        (_, None) => Err(MayHaveRun::UnknownWrite),
+        (Some(bound), Some(written)) if written.duration_since(bound) <= MAX_REPORT_DELAY => Ok(()),
+        (_, Some(_)) => Err(MayHaveRun::NotReportedInTime),
     }
 }
 
@@ -256,6 +255,13 @@ mod tests {
     fn accepted_at(start: Timestamp) -> Pod {
         let mut pod = times(100, Some(100));
         pod.failure.as_mut().unwrap().start_time = Some(start);
+        pod
+    }
+
+    /// As after a client has removed its `managedFields`.
+    fn bound_without_managed_fields() -> Pod {
+        let mut pod = bound(1_001, Bound::Seen);
+        pod.failure.as_mut().unwrap().status_written = None;
         pod
     }
 
@@ -344,6 +350,11 @@ mod tests {
     #[case::written_at_an_unknown_time(
         times(100, None),
         FirstSeen::Earlier,
+        Err(MayHaveRun::UnknownWrite)
+    )]
+    #[case::bound_and_written_at_an_unknown_time(
+        bound_without_managed_fields(),
+        FirstSeen::EarlierUnbroken,
         Err(MayHaveRun::UnknownWrite)
     )]
     #[case::t9_accepted_at_a_time_that_cannot_be_represented(

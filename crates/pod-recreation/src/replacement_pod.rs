@@ -6,6 +6,7 @@
 mod limits;
 mod metadata;
 
+pub(crate) use limits::has_resources_of;
 pub(crate) use metadata::{
     ReplacementMetadata, is_creator_known, metadata_to_create, owner_references,
 };
@@ -23,6 +24,13 @@ const BELAYERS: &[&str] = &[
     RECREATION_ATTEMPT_ANNOTATION,
     RECREATION_ENDED_ANNOTATION,
     RELEASE_ANNOTATION,
+];
+
+/// Annotations by which Belayer recognizes the pod of an attempt.
+const MARKS: [&str; 3] = [
+    RECREATION_ANNOTATION,
+    RECREATION_UID_ANNOTATION,
+    RECREATION_ATTEMPT_ANNOTATION,
 ];
 
 /// Prefix of the name of the volume that admission injects for the service account's token.
@@ -63,14 +71,26 @@ pub(crate) fn has_spec_of(recorded: &Value, rejected: &Value) -> bool {
     with(now) || with(then)
 }
 
+/// `pod`, the pod to create, with the resources that were removed from it as defaults of a LimitRange; `None` if none were.
+pub(crate) fn with_listed_defaults(pod: &Value, rejected: &Value) -> Option<Value> {
+    let mut whole = pod.clone();
+    whole["spec"] = spec_with_defaults(rejected, &rejected["metadata"]["labels"]).into();
+    (whole != *pod).then_some(whole)
+}
+
 fn spec_to_create(rejected: &Value, labels: &Value) -> Value {
+    let mut spec = spec_with_defaults(rejected, labels);
+    let defaults = &rejected["metadata"]["annotations"][limits::ANNOTATION];
+    limits::undo(&mut spec, defaults.as_str().unwrap_or_default());
+    Value::Object(spec)
+}
+
+fn spec_with_defaults(rejected: &Value, labels: &Value) -> Map<String, Value> {
     let mut spec = without_additions(rejected, labels);
     if !is_bound_by_user(rejected) {
         spec.remove("nodeName");
     }
-    let defaults = &rejected["metadata"]["annotations"][limits::ANNOTATION];
-    limits::undo(&mut spec, defaults.as_str().unwrap_or_default());
-    Value::Object(spec)
+    spec
 }
 
 /// The spec without what can be recognized as added by the spec itself and these labels.
@@ -295,39 +315,16 @@ pub(crate) fn dry_run_pod(pod: &Value, chain: Chain<'_>) -> Value {
     object
 }
 
-/// The server's message about a dry run, with the pod's name in place of the generated one, which differs every time.
-pub(crate) fn with_pod_name(message: &str, pod_name: &str) -> String {
-    let prefix = format!("\"{}", generated_prefix(pod_name));
-    let mut plain = String::with_capacity(message.len());
-    let mut rest = message;
-    while let Some(at) = rest.find(&prefix) {
-        let tail = &rest[at + prefix.len()..];
-        let suffix = tail.find('"').filter(|end| {
-            *end <= GENERATED
-                && tail
-                    .bytes()
-                    .take(*end)
-                    .all(|byte| byte.is_ascii_alphanumeric())
-        });
-        plain.push_str(&rest[..at]);
-        match suffix {
-            Some(end) => {
-                plain.push('"');
-                plain.push_str(pod_name);
-                rest = &tail[end..];
-            }
-            None => {
-                plain.push_str(&prefix);
-                rest = tail;
-            }
-        }
-    }
-    plain.push_str(rest);
-    plain
+/// The marks that `sent`, the pod of an attempt, has, and that admission removed from it or changed.
+pub(crate) fn missing_marks(admitted: &Value, sent: &Value) -> Vec<&'static str> {
+    let (admitted, sent) = (&admitted["metadata"], &sent["metadata"]);
+    let finalizers = admitted["finalizers"].as_array();
+    let is_held = finalizers.is_some_and(|all| all.iter().any(|one| one == POD_RECREATION_HOLD));
+    let is_missing = |name: &&str| admitted["annotations"][*name] != sent["annotations"][*name];
+    let annotations = MARKS.iter().copied().filter(is_missing);
+    let finalizer = (!is_held).then_some(POD_RECREATION_HOLD);
+    finalizer.into_iter().chain(annotations).collect()
 }
-
-/// Longest suffix that the API server generates.
-const GENERATED: usize = 10;
 
 /// The API server keeps this many characters of a `generateName`, and adds five.
 const PREFIX: usize = 58;

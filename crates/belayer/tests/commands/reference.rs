@@ -107,7 +107,7 @@ const OUTCOMES: &[[&str; 2]] = &[
     ["cancelled", "the pod was deleted by another client, or its owner or namespace ended; the record ends"],
     ["denied", "the API server denied the record's pod; Belayer tries again"],
     ["name_taken", "a pod of another client has the name; the record ends"],
-    ["reported", "not re-created; an Event says why; the record ends"],
+    ["reported", "not re-created; an Event says why; the record ends, if the pod has one"],
     ["wipe_failed", "the node was not wiped in time and `onWipeTimeout` is `fail`; the record ends"],
 ];
 

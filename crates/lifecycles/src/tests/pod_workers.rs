@@ -133,3 +133,23 @@ async fn a_pass_between_a_second_creation_and_its_beginning_changes_nothing() {
          finished u-1 restarting, sync u-1 b"
     );
 }
+
+/// Unlike the kubelet, which ends what it does not know by UID: here a name has one worker.
+#[tokio::test(start_paused = true)]
+async fn remains_of_an_older_object_wait_for_the_end_of_the_newer_one() {
+    let world = World::new();
+    let workers = world.start();
+    let found = |pass: Pass<_>| pass.found(web("u-1"), Deadline::NONE);
+    workers.created(&web("u-2"), "b");
+    soon(workers.settled()).await;
+    workers.reconcile(found(Pass::begin().desired(web("u-2"), "b")));
+    soon(workers.settled()).await;
+    assert_eq!(workers.known(&web("u-1")), Known::Absent);
+    // With the newer object the name is still in use in this pass; the next one ends the remains.
+    workers.reconcile(found(Pass::begin()));
+    soon(workers.finished(&web("u-2"))).await;
+    workers.reconcile(found(Pass::begin()));
+    soon(workers.finished(&web("u-1"))).await;
+    assert!(world.log().contains(&"remains u-1".to_owned()));
+    assert_eq!(workers.all(), []);
+}

@@ -43,6 +43,7 @@ impl PodRecreation {
                 let mut memory = self.memory.lock();
                 memory.cancelled.remove(&last.meta.uid);
                 memory.reported.remove(&last.meta.uid);
+                memory.counted.remove(&last.meta.uid);
                 memory.candidates.remove(&record);
                 if let Some(origin) = unrecorded {
                     let attempts = attempts_of(&record, &origin.record_uid);

@@ -106,6 +106,18 @@ fn a7_an_owner_that_matches_nothing_causes_a_warning(
 #[case("owners: [Job.batch]", "podRecreation.owners")]
 #[case("owners: [Node]", "podRecreation.owners")]
 #[case("owners: [thing]", "podRecreation.owners")]
+#[case("owners: [Thing.]", "podRecreation.owners")]
+#[case("owners: [Thing.example.com/v1]", "podRecreation.owners")]
+#[case("owners: ['Thing .x']", "podRecreation.owners")]
+#[case("wipeTimeoutSeconds: 2147483648", "podRecreation.wipeTimeoutSeconds")]
+#[case("backoffSeconds: 2147483648", "podRecreation.backoffSeconds")]
+#[case(
+    "backoff: {initial: 1s, max: 3000000000s}",
+    "podRecreation.backoff.max"
+)]
+#[case("backoff: {max: 99999999999s}", "podRecreation.backoff.max")]
+#[case("carry: {keep: ['a*b']}", "podRecreation.carry.keep[0]")]
+#[case("carry: {drop: [a, '*b']}", "podRecreation.carry.drop[1]")]
 #[case("backoff: {initial: 15}", "podRecreation.backoff.initial")]
 #[case(
     "{backoffSeconds: 1, backoff: {initial: 1s}}",

@@ -193,6 +193,15 @@ fn final_status(record: &Record, phase: Phase, why: &str, now: Timestamp) -> Sta
     ] {
         next.set(condition, ConditionStatus::of(is_true), because, now);
     }
+    // The hold of the last pod is released now.
+    if next.condition(ConditionType::HoldKept).is_some() {
+        next.set(
+            ConditionType::HoldKept,
+            ConditionStatus::False,
+            because,
+            now,
+        );
+    }
     for condition in [ConditionType::Recreated, ConditionType::CreateDenied] {
         if next.condition(condition).is_none() {
             next.set(condition, ConditionStatus::False, because, now);

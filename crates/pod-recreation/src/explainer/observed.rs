@@ -83,7 +83,12 @@ impl Observed {
             PodState::Rejected(rejection) => rejection.class.is_recreated(),
             PodState::Pending | PodState::Started | PodState::Ended => false,
         };
-        may_be_recreated && pod.is_selected() && !pod.recreation_ended && !pod.held && !pod.deleting
+        may_be_recreated
+            && pod.origin.is_none()
+            && pod.is_selected()
+            && !pod.recreation_ended
+            && !pod.held
+            && !pod.deleting
     }
 
     /// The state of the record and its next step; empty if the pod has no record and needs none.
@@ -174,6 +179,10 @@ pub(crate) fn why_not(settings: &Settings, pod: &Pod, observed: &Observed) -> Op
         return Some(not_selected(settings, pod, observed));
     }
     match &view.state {
+        PodState::Pending | PodState::Rejected(_) if observed.hold.has_lost_record() => {
+            let why = "its record was deleted: a pod that an attempt created is not re-created without it";
+            Some(why.to_owned())
+        }
         PodState::Started => {
             Some("it has started: a pod that may have run is never re-created".to_owned())
         }

@@ -107,12 +107,15 @@ pub(crate) async fn drained(reader: &Reader, gate: &ObjectKey) -> Option<String>
     })
 }
 
-/// The Lease of the leader that runs pod-recreation: by the gate, or the one of the manifests.
-pub(crate) async fn lease(reader: &Reader, gate: &ObjectKey) -> String {
+/// The namespace and the name of the Lease of the leader that runs pod-recreation: by the gate, or those of the manifests.
+pub(crate) async fn lease(reader: &Reader, gate: &ObjectKey) -> (String, String) {
+    let namespace = gate.namespace().unwrap_or_default();
     let read: ReadResult<GateObject> = reader.object(&belayer_holds::gate::resource(), gate).await;
     let gate = read.found();
     let lease = gate.as_ref().and_then(|gate| gate.lease_of(SWITCH));
-    lease.unwrap_or("belayer-pod-recreation").to_owned()
+    let lease = lease.unwrap_or("belayer-pod-recreation");
+    let (namespace, name) = lease.split_once('/').unwrap_or((namespace, lease));
+    (namespace.to_owned(), name.to_owned())
 }
 
 /// The message of the API server, if it denies the pod to create.

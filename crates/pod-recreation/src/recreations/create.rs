@@ -12,7 +12,7 @@ use belayer_holds::names::FIELD_MANAGER;
 use belayer_holds::runner::Stepped;
 use serde_json::Value;
 
-use super::requests::{CreateMode, is_denied, is_namespace_terminating};
+use super::requests::{CreateMode, is_denied, is_name_in_use, is_namespace_terminating};
 use super::{Execution, SOON};
 use crate::api::{ConditionStatus, ConditionType, Phase, Spec, Status};
 use crate::component::pod_key;
@@ -20,7 +20,7 @@ use crate::decide::{StatusWrite, cancelled_step, is_of_record, reported_step};
 use crate::rate_limit::Subject;
 use crate::record::Record;
 use crate::replacement_pod::{
-    Chain, dry_run_pod, has_spec_of, metadata_to_create, pod_of_attempt, with_pod_name,
+    Chain, dry_run_pod, has_spec_of, metadata_to_create, missing_marks, pod_of_attempt,
     writers_of_spec_through,
 };
 
@@ -60,14 +60,11 @@ impl Execution<'_> {
             return self.write(record, &end).await;
         }
         let mut next = step.clone();
-        let pods = &self.it.pods;
         // The metadata may change until the intent is written.
         for _ in 0..DRY_RUNS {
             let pod_to_create = described(&spec, &next.next);
-            let pod_to_try = dry_run_pod(&pod_to_create, self.chain(record, &next.next, 0));
-            let tried = self
-                .create(pods, &key, &pod_to_try, CreateMode::DryRun)
-                .await;
+            let chain = self.chain(record, &next.next, 0);
+            let tried = self.try_create(&key, &pod_to_create, chain).await;
             // The last read before the intent is written: if another client has deleted the pod, that cancels.
             let Some((live, view)) = self.read_pod(&key).await? else {
                 return Ok(Stepped::Later(SOON));
@@ -104,23 +101,53 @@ impl Execution<'_> {
                 continue;
             }
             return match tried {
-                Ok(_) => self.write(record, &next).await,
-                Err(error) => {
-                    let message = with_pod_name(&error.to_string(), &record.pod_name);
-                    self.denied(record, error, message).await
+                Ok(Tried::Accepted) => self.write(record, &next).await,
+                Ok(Tried::Unmarked(marks)) => {
+                    let message = format!(
+                        "admission removes {} from it, without which Belayer does not recognize it",
+                        marks.join(", ")
+                    );
+                    self.refused(record, message).await
                 }
+                Err(error) => self.denied(record, error).await,
             };
         }
         Ok(Stepped::Later(SOON))
     }
 
-    /// The API server refused the create.
-    async fn denied(
+    /// The server-side dry run of a create. The rejected pod has the name, so the pod gets a generated one. A policy about
+    /// names may deny only that one. So a denied pod is tried under its own name too: only if admission accepts it, the API
+    /// server answers that the name is in use.
+    async fn try_create(
         &self,
-        record: &Record,
-        error: RequestError,
-        message: String,
-    ) -> Result<Stepped, RequestError> {
+        key: &ObjectKey,
+        pod: &Value,
+        chain: Chain<'_>,
+    ) -> Result<Tried, RequestError> {
+        let pods = &self.it.pods;
+        let generated = dry_run_pod(pod, chain);
+        match self.create(pods, key, &generated, CreateMode::DryRun).await {
+            Ok(Sent::Applied(answer)) => {
+                let marks = missing_marks(&answer.json()?, &generated);
+                return Ok(if marks.is_empty() {
+                    Tried::Accepted
+                } else {
+                    Tried::Unmarked(marks)
+                });
+            }
+            Ok(Sent::DryRun) => return Ok(Tried::Accepted),
+            Err(error) if is_denied(&error) && !is_namespace_terminating(&error) => {}
+            Err(error) => return Err(error),
+        }
+        let named = pod_of_attempt(pod, chain);
+        match self.create(pods, key, &named, CreateMode::DryRun).await {
+            Err(error) if !is_name_in_use(&error) => Err(error),
+            _ => Ok(Tried::Accepted),
+        }
+    }
+
+    /// The API server refused the create.
+    async fn denied(&self, record: &Record, error: RequestError) -> Result<Stepped, RequestError> {
         if is_namespace_terminating(&error) {
             let end = cancelled_step(record, "the namespace is being deleted", clock::now());
             return self.write(record, &end).await;
@@ -128,6 +155,11 @@ impl Execution<'_> {
         if !is_denied(&error) {
             return Err(error);
         }
+        self.refused(record, error.to_string()).await
+    }
+
+    /// The pod cannot be created until a user changes something: reports that, and tries again later.
+    async fn refused(&self, record: &Record, message: String) -> Result<Stepped, RequestError> {
         let notice = Notice::warning(
             "RecreationDenied",
             format!("the API server denies the re-created pod: {message}"),
@@ -264,10 +296,7 @@ impl Execution<'_> {
             Ok(Some(Sent::Applied(answer))) => answer,
             Ok(Some(Sent::DryRun)) => return Ok(Stepped::Done),
             Ok(None) => return self.name_in_use(record, &key).await,
-            Err(error) => {
-                let message = error.to_string();
-                return self.denied(record, error, message).await;
-            }
+            Err(error) => return self.denied(record, error).await,
         };
         let created: Value = created.json()?;
         let uid = Uid::new(created["metadata"]["uid"].as_str().unwrap_or_default());
@@ -326,6 +355,14 @@ impl Execution<'_> {
             avoid_nodes: &status.avoid_nodes,
         }
     }
+}
+
+/// What the dry run of a create shows.
+enum Tried {
+    /// The API server accepts the pod.
+    Accepted,
+    /// It accepts the pod, but without these marks by which Belayer recognizes it.
+    Unmarked(Vec<&'static str>),
 }
 
 /// A record as the API server returns it.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belayer_core::clock;
 use belayer_core::events::Regarding;
-use belayer_core::executor::{Class, Writes};
+use belayer_core::executor::{Class, Sent, Writes};
 use belayer_core::http::{METADATA_ONLY, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::workqueue::{Backoff, Priority};
@@ -23,7 +23,10 @@ use crate::decide::{Effect, Precondition, RECHECK, StatusWrite, is_of_record, na
 use crate::rate_limit::Opened;
 use crate::reason;
 use crate::record::Record;
-use crate::replacement_pod::{is_bound_by_user, is_creator_known, owner_references, pod_to_create};
+use crate::replacement_pod::{
+    Chain, dry_run_pod, has_resources_of, is_bound_by_user, is_creator_known, owner_references,
+    pod_to_create, with_listed_defaults,
+};
 use crate::snapshot::{ObservedPod, PodView};
 use crate::transitions::{State, is_declared};
 
@@ -102,7 +105,7 @@ impl Execution<'_> {
             pod_name: pod_key.name().to_owned(),
             first_uid: pod.to_string(),
             policy,
-            pod: pod_to_create(&live, &self.it.parts.component.settings().carry),
+            pod: self.pod_to_record(&live, &pod_key, pod).await?,
         };
         let records = &self.it.records;
         let object = json!({
@@ -146,6 +149,36 @@ impl Execution<'_> {
                 Ok(Stepped::Retry(Backoff::DENIED))
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// The pod to create, for its record. Its list of a LimitRange's defaults may come from a manifest that was copied from
+    /// another pod. Then they are its user's, and admission does not add them again, which a dry run shows.
+    async fn pod_to_record(
+        &self,
+        live: &Value,
+        key: &ObjectKey,
+        uid: &Uid,
+    ) -> Result<Value, RequestError> {
+        let pod = pod_to_create(live, &self.it.parts.component.settings().carry);
+        let Some(whole) = with_listed_defaults(&pod, live) else {
+            return Ok(pod);
+        };
+        let chain = Chain {
+            namespace: key.namespace().unwrap_or_default(),
+            pod_name: key.name(),
+            record: self.context.key.name(),
+            record_uid: uid.as_str(),
+            attempt: 0,
+            avoid_nodes: &[],
+        };
+        let object = dry_run_pod(&pod, chain);
+        let pods = &self.it.pods;
+        match self.create(pods, key, &object, CreateMode::DryRun).await {
+            Ok(Sent::Applied(answer)) if has_resources_of(&answer.json()?, &whole) => Ok(pod),
+            Ok(Sent::DryRun) => Ok(pod),
+            Err(error) if !is_denied(&error) => Err(error),
+            _ => Ok(whole),
         }
     }
 

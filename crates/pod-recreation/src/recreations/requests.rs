@@ -181,8 +181,12 @@ fn set_removed(before: &Value, patch: &mut Value) {
     }
 }
 
+/// What the error of an object contains that is too large for etcd, or for the API server's client of etcd.
+const TOO_LARGE: [&str; 2] = ["request is too large", "message larger than max"];
+
 /// Whether the API server denies a request until its configuration or the object changes, for example by a quota, a policy or
-/// a webhook. They choose the code. An object that is too large is also refused by etcd, whose error the API server passes on.
+/// a webhook. They choose the code. An object that is too large is also refused by etcd, and above 2 MiB by the API server's client of etcd. The API
+/// server passes their errors on.
 pub(super) fn is_denied(error: &RequestError) -> bool {
     let Some(api) = error.api() else {
         return false;
@@ -192,8 +196,13 @@ pub(super) fn is_denied(error: &RequestError) -> bool {
         // Otherwise a proxy answers, the kind is not served, or the namespace does not exist.
         404 => api.has_status && error.class() == ErrorClass::NotServed,
         400..=499 => true,
-        _ => api.message.contains("request is too large"),
+        _ => TOO_LARGE.iter().any(|text| api.message.contains(text)),
     }
+}
+
+/// Whether a create was refused only because the name is in use.
+pub(super) fn is_name_in_use(error: &RequestError) -> bool {
+    error.api().is_some_and(|api| api.reason == "AlreadyExists")
 }
 
 /// Whether a create was denied because the namespace is being deleted.

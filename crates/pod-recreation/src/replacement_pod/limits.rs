@@ -21,6 +21,25 @@ pub(super) fn undo(spec: &mut Map<String, Value>, annotation: &str) {
     }
 }
 
+/// Whether `admitted`, a pod as admission returned it, has every resource of `pod`, of whatever amount.
+pub(crate) fn has_resources_of(admitted: &Value, pod: &Value) -> bool {
+    let containers = |pod: &Value, list: &str| pod["spec"][list].as_array().cloned();
+    super::CONTAINERS.into_iter().all(|list| {
+        let admitted = containers(admitted, list).unwrap_or_default();
+        let wanted = containers(pod, list).unwrap_or_default();
+        wanted.iter().all(|wanted| {
+            let admitted = admitted.iter().find(|one| one["name"] == wanted["name"]);
+            ["requests", "limits"].into_iter().all(|side| {
+                let resources = wanted["resources"][side].as_object();
+                let mut names = resources.into_iter().flatten().map(|(name, _)| name);
+                names.all(|name| {
+                    admitted.is_some_and(|one| one["resources"][side].get(name).is_some())
+                })
+            })
+        })
+    })
+}
+
 /// Removes the resources that the containers of `recorded` do not have.
 pub(super) fn retain(spec: &mut Map<String, Value>, recorded: &Value) {
     for list in ["containers", "initContainers"] {

@@ -16,7 +16,7 @@ pub struct ReplacementMetadata {
     pub managers: Vec<String>,
     /// Annotations that are carried, whoever wrote them.
     pub keep: Vec<String>,
-    /// Labels and annotations that are not carried.
+    /// Labels and annotations that are not carried. Requests to Belayer always are.
     pub drop: Vec<String>,
 }
 
@@ -74,10 +74,14 @@ pub(crate) fn metadata_to_create(
     // A kubelet or a plugin of the node writes these.
     let by_subresource = annotations_by(pod, |entry| !is_by_spec(entry));
     let annotations = kept(&source["annotations"], |name| {
+        // Without its request the new pod would not be re-created again.
+        if is_listed(KEPT_ANNOTATIONS, name) {
+            return true;
+        }
         if BELAYERS.contains(&name) || is_listed(&lists.drop, name) {
             return false;
         }
-        if is_listed(KEPT_ANNOTATIONS, name) || is_listed(&lists.keep, name) {
+        if is_listed(&lists.keep, name) {
             return true;
         }
         let by_user = by_user.as_ref();

@@ -340,40 +340,49 @@ fn the_pod_of_an_attempt_has_the_hold_and_names_its_record() {
     assert!(tried["metadata"].get("name").is_none());
 }
 
-#[rstest]
-#[case::quota(
-    "pods \"web-x7k2p\" is forbidden: exceeded quota: q",
-    "pods \"web\" is forbidden: exceeded quota: q"
-)]
-#[case::twice(
-    "Pod \"web-x7k2p\" is invalid: \"web-x7k2p\"",
-    "Pod \"web\" is invalid: \"web\""
-)]
-#[case::another_name(
-    "pods \"web-other-one\" is forbidden",
-    "pods \"web-other-one\" is forbidden"
-)]
-#[case::without_a_name(
-    "admission webhook denied the request",
-    "admission webhook denied the request"
-)]
-#[case::cut_off("pods \"web-x7k2p", "pods \"web-x7k2p")]
-fn the_message_of_a_dry_run_names_the_pod(#[case] message: &str, #[case] expected: &str) {
-    assert_eq!(with_pod_name(message, "web"), expected);
+/// The policies of an admin may remove what Belayer recognizes a re-created pod by.
+#[test]
+fn what_admission_removes_from_a_re_created_pod_is_named() {
+    let pod = pod_to_create(
+        &rejected(json!({}), json!({})),
+        &ReplacementMetadata::default(),
+    );
+    let sent = dry_run_pod(&pod, chain(&[]));
+    assert!(missing_marks(&sent, &sent).is_empty());
+    let mut admitted = sent.clone();
+    admitted["metadata"]["annotations"]["belayer.dev/recreation"] = "another".into();
+    assert_eq!(missing_marks(&admitted, &sent), [RECREATION_ANNOTATION]);
+    admitted["metadata"] = json!({ "finalizers": ["example.com/theirs"] });
+    let all = [
+        POD_RECREATION_HOLD,
+        RECREATION_ANNOTATION,
+        RECREATION_UID_ANNOTATION,
+        RECREATION_ATTEMPT_ANNOTATION,
+    ];
+    assert_eq!(missing_marks(&admitted, &sent), all);
 }
 
-/// The API server shortens a long `generateName`, which must not end in a dot.
+/// The list of defaults may come with a copied manifest: then admission does not add them again.
 #[rstest]
-#[case::of_letters("n".repeat(100), 58)]
-#[case::with_a_dot_at_the_cut(format!("{}.{}", "n".repeat(57), "n".repeat(42)), 57)]
-fn the_message_of_a_dry_run_names_a_pod_with_a_long_name(
-    #[case] name: String,
-    #[case] prefix: usize,
+#[case::added_again(json!([{ "name": "other" }, { "name": "main", "resources": { "requests": { "cpu": "2" } } }]), true)]
+#[case::not_added(json!([{ "name": "main", "resources": {} }]), false)]
+#[case::another_resource(json!([{ "name": "main", "resources": { "requests": { "memory": "1Gi" } } }]), false)]
+fn admission_shows_whether_listed_defaults_are_those_of_a_limit_range(
+    #[case] containers: Value,
+    #[case] is_added: bool,
 ) {
-    let generated = format!("{}x7k2p", "n".repeat(prefix));
-    let message = format!("pods \"{generated}\" is forbidden: exceeded quota");
-    let expected = format!("pods \"{name}\" is forbidden: exceeded quota");
-    assert_eq!(with_pod_name(&message, &name), expected);
+    let annotations =
+        json!({ limits::ANNOTATION: "LimitRanger plugin set: cpu request for container main" });
+    let spec =
+        json!({ "containers": [{ "name": "main", "resources": { "requests": { "cpu": "1" } } }] });
+    let rejected = rejected(json!({ "annotations": annotations }), spec);
+    let pod = pod_to_create(&rejected, &ReplacementMetadata::default());
+    let whole = with_listed_defaults(&pod, &rejected).unwrap();
+    assert_eq!(whole["spec"]["containers"], rejected["spec"]["containers"]);
+    assert!(has_spec_of(&whole, &rejected));
+    let admitted = json!({ "spec": { "containers": containers } });
+    assert_eq!(has_resources_of(&admitted, &whole), is_added);
+    assert_eq!(with_listed_defaults(&whole, &rejected), None);
 }
 
 #[test]

@@ -75,15 +75,25 @@ impl Cluster {
 /// etcd's limit of a request, in bytes.
 const REQUEST_LIMIT: usize = 1_572_864;
 
+/// Limit of the API server's client of etcd, in bytes.
+const CLIENT_LIMIT: usize = 2_097_152;
+
 /// Refuses an object that is too large to be stored. The real server stores built-in kinds in a shorter form.
 ///
 /// # Errors
-/// 500, as from etcd.
+/// 500, as from etcd or the API server's client of it.
 pub(super) fn check_size(object: &Value) -> Result<(), ApiError> {
-    if size(object) <= REQUEST_LIMIT {
+    let size = size(object);
+    if size <= REQUEST_LIMIT {
         return Ok(());
     }
-    let why = "etcdserver: request is too large";
+    let why = if size <= CLIENT_LIMIT {
+        "etcdserver: request is too large".to_owned()
+    } else {
+        format!(
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max ({size} vs. {CLIENT_LIMIT})"
+        )
+    };
     Err(ApiError::new(500, Reason::Unknown, why))
 }
 

@@ -7,8 +7,9 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::{Fate, YARD, Yard};
+use crate::world::gates;
 
-async fn explained(yard: &Yard) -> Explained {
+pub(super) async fn explained(yard: &Yard) -> Explained {
     let web = ObjectKey::new(YARD, "web");
     let explained = crate::explained::explained(&yard.world, &Settings::default(), web).await;
     explained.unwrap()
@@ -54,6 +55,8 @@ async fn explain_reports_why_a_pod_is_not_eligible() {
     let why = seen.why_not.unwrap();
     assert!(why.contains("belayer.dev/recreate"), "{why}");
     assert_eq!(seen.row.name, row::NOT_OURS.name);
+    // A configuration could select it.
+    assert!(seen.notes[0].contains("use --config"), "{:?}", seen.notes);
 }
 
 #[rstest]
@@ -87,7 +90,14 @@ async fn a_pod_that_was_rejected_without_its_hold_may_have_run() {
     assert!(notes.contains("only the leader can know"), "{notes}");
     // By default pod-recreation has a Lease of its own; otherwise the gate names the Lease.
     assert!(
-        notes.contains("get lease belayer-pod-recreation"),
+        notes.contains("-n belayer-system get lease belayer-pod-recreation"),
         "{notes}"
     );
+    let own = "belayer-system";
+    yard.world.create_namespace(own);
+    let gate = json!({ "apiVersion": "belayer.dev/v1alpha1", "kind": "Gate", "metadata": { "name": "belayer-gate" },
+        "data": { "lease.holdRecreations": "leases/another" } });
+    yard.world.create(&gates(), Some(own), gate);
+    let notes = explained(&yard).await.notes.join("\n");
+    assert!(notes.contains("-n leases get lease another"), "{notes}");
 }

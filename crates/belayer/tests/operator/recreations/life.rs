@@ -10,6 +10,7 @@ use belayer_core::executor::Writes;
 use belayer_core::logged::Log;
 use belayer_core::object::ObjectKey;
 use belayer_holds::names::{POD_RECREATION_HOLD, USER_AGENT};
+use belayer_metrics::Exporter;
 use belayer_pod_recreation::{Settings, crd};
 use belayer_sandbox::{Answer, Fault, Gvr, Match, Subresource, Verb, WatchEnd};
 use serde_json::{Value, json};
@@ -195,6 +196,8 @@ async fn a_copy_of_a_pod_that_is_not_re_created_is_an_ordinary_pod() {
 
 #[tokio::test(start_paused = true)]
 async fn a_permanent_reason_is_reported_and_not_recreated() {
+    let (recorder, exporter) = Exporter::detached().unwrap();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
     let yard = Yard::rejecting(99);
     yard.reason.set("SysctlForbidden");
     let belayer = yard.run();
@@ -207,6 +210,8 @@ async fn a_permanent_reason_is_reported_and_not_recreated() {
     assert!(yard.records().is_empty());
     assert_eq!(yard.creates(), 0);
     assert_eq!(yard.world.events("NotRecreated"), 1);
+    let line = "belayer_recreations_total{reason=\"Other\",outcome=\"reported\"} 1\n";
+    assert!(exporter.render().contains(line));
     belayer.stop().await;
 }
 

@@ -512,3 +512,42 @@ async fn r3_a_released_rejected_pod_ends_its_record() {
     );
     belayer.stop().await;
 }
+
+/// Its manifest was copied from a namespace with a LimitRange; here is none.
+#[tokio::test(start_paused = true)]
+async fn the_resources_of_a_copied_manifest_are_carried() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    let resources = json!({ "requests": { "cpu": "100m" }, "limits": { "cpu": "1" } });
+    let list =
+        "LimitRanger plugin set: cpu request for container main; cpu limit for container main";
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "namespace": YARD, "name": "web", "annotations": {
+            "belayer.dev/recreate": "true", "kubernetes.io/limit-ranger": list } },
+        "spec": { "containers": [{ "name": "main", "image": "busybox", "resources": resources }] },
+    });
+    let first = uid(&yard.world.create(&Gvr::PODS, Some(YARD), pod));
+    yard.until("it runs", || yard.is_settled("web")).await;
+    let pod = yard.find("web").unwrap();
+    assert_ne!(uid(&pod), first);
+    assert_eq!(pod["spec"]["containers"][0]["resources"], resources);
+    belayer.stop().await;
+}
+
+/// The list `drop` of the configuration is about the user's annotations. Without its request the new pod would not be
+/// re-created again.
+#[tokio::test(start_paused = true)]
+async fn the_request_is_carried_whatever_the_configuration_drops() {
+    let yard = Yard::rejecting(2);
+    let mut settings = Settings::default();
+    settings.carry.drop = vec!["belayer.dev/*".into(), "note".into()];
+    let belayer = yard.run_as(BELAYER, settings);
+    let annotations = json!({ "belayer.dev/recreate": "true", "note": "x" });
+    yard.pod_with("web", json!({ "annotations": annotations }));
+    yard.until("it runs", || yard.is_settled("web")).await;
+    assert_eq!(yard.pods_seen("web"), 3);
+    let pod = yard.find("web").unwrap();
+    assert_eq!(pod["metadata"]["annotations"]["note"], Value::Null);
+    belayer.stop().await;
+}

@@ -197,6 +197,11 @@ async fn a_re_created_pod_stays_when_its_record_is_deleted() {
     assert_eq!(uid(&pod), second);
     assert!(pod["metadata"]["deletionTimestamp"].is_null());
     assert!(yard.records().is_empty());
+    assert_eq!(yard.world.events("RecreationCancelled"), 1);
+    let seen = super::explained::explained(&yard).await;
+    let why = seen.why_not.unwrap();
+    assert!(why.starts_with("its record was deleted"), "{why}");
+    assert!(seen.notes.is_empty(), "{:?}", seen.notes);
     belayer.stop().await;
 }
 

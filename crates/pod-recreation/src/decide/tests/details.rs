@@ -154,6 +154,11 @@ fn the_final_status(
     #[case] why: &str,
     #[case] conditions: [bool; 2],
 ) {
+    let mut snapshot = snapshot;
+    let record = snapshot.record.as_mut().unwrap();
+    let reserved = ("Reserved", "its pod keeps its finalizer");
+    let kept = (ConditionType::HoldKept, ConditionStatus::True);
+    record.status.set(kept.0, kept.1, reserved, at(0));
     let decision = decide(&snapshot, at(NOW));
     let Some(Effect::Status(step)) = decision.effect else {
         panic!("{decision:?}");
@@ -166,6 +171,8 @@ fn the_final_status(
     let is_true = [ConditionType::Started, ConditionType::Exhausted].map(|of| status.is_true(of));
     assert_eq!(is_true, conditions);
     assert!(!status.is_true(ConditionType::PodRejected));
+    let kept = status.condition(ConditionType::HoldKept).unwrap();
+    assert_eq!((kept.status, &*kept.message), (ConditionStatus::False, why));
 }
 
 /// Without `wipe: Required` a rejection says nothing about a wipe.

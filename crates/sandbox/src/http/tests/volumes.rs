@@ -86,5 +86,13 @@ async fn an_object_above_the_limit_of_etcd_is_not_stored() {
         (status, message(&answer)),
         (500, "etcdserver: request is too large")
     );
+    let most = json!({"status": {"message": text.repeat(2)}});
+    let (status, answer) = api.merge(&format!("{PODS}/p/status"), most).await;
+    assert_eq!(status, 500);
+    let why = message(&answer);
+    assert!(
+        why.contains("trying to send message larger than max"),
+        "{why}"
+    );
     assert_eq!(api.sandbox.cluster().version(), before);
 }
