@@ -9,6 +9,7 @@ use crate::NAME;
 use crate::component::{PodRecreation, record_key};
 use crate::config::Settings;
 use crate::holds::HoldDecision;
+use crate::snapshot::PodState;
 use belayer_controller::Site;
 use belayer_controller::explain::{Live, explained};
 use belayer_core::clock;
@@ -66,7 +67,9 @@ impl Pods {
         if record.is_some_and(|record| record.status.finished_at.is_none()) {
             explained.notes.extend(drained(&reader, &self.gate).await);
         }
-        if self.defaults && !observed.hold.pod.is_selected() {
+        let pod = &observed.hold.pod;
+        let matters = pod.held || matches!(pod.state, PodState::Rejected(_));
+        if self.defaults && matters && !pod.is_selected() {
             explained.notes.push(DEFAULTS.to_owned());
         }
         if record.is_none() && observed.depends_on_history() {

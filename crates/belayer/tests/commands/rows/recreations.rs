@@ -147,6 +147,23 @@ async fn pods_of_pod_recreation(#[context] case: Context, #[case] expected: Expe
 const LONG_AGO: &str = "2020-01-01T00:00:00Z";
 
 /// Which pod has the record's name, and its reference in the record's status.
+/// A configuration may select it: without --config nothing shows that.
+#[rstest]
+#[case::held(json!(["belayer.dev/pod-recreation"]), true)]
+#[case::neither_held_nor_rejected(json!([]), false)]
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unselected_pod_names_the_default_configuration_if_it_matters(
+    #[case] finalizers: Value,
+    #[case] is_named: bool,
+) {
+    let stage = Stage::new().await;
+    let unselected = json!({ "annotations": {}, "finalizers": finalizers });
+    stage.pod("yard", metadata(unselected), None);
+    let answer = stage.world.run(&["explain", "pod/a", "-n", "yard"]).await;
+    let named = answer.has("decided by the default configuration");
+    assert_eq!(named, is_named, "{}", answer.out);
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Under {
     Nothing,
