@@ -151,9 +151,11 @@ impl Drain {
         let resumed = async {
             let _waiting = contact.waiting();
             let mut pause = FIRST_PAUSE;
+            let mut is_first = true;
             loop {
-                match self.site.open_gate().await {
+                match self.site.open_gate(is_first).await {
                     Err(error) if error.class().is_transient() => {
+                        is_first = false;
                         tokio::time::sleep(pause).await;
                         pause = (pause * 2).min(LONGEST_PAUSE);
                     }

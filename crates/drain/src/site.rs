@@ -197,13 +197,14 @@ impl Site {
         self.delete(&kind, NAMESPACE_GUARD).await
     }
 
-    /// Sets the gate to normal.
-    pub(crate) async fn open_gate(&self) -> Result<Resumed, RequestError> {
+    /// Sets the gate to normal. After a first try whose answer was lost, it may be normal already.
+    pub(crate) async fn open_gate(&self, is_first: bool) -> Result<Resumed, RequestError> {
         let normal = |state: &GateObject| {
             let change = state.to_normal();
-            let resumed = match change.is_empty() {
-                true => Resumed::NotDraining,
-                false => Resumed::Ended(state.with(&change).still_off()),
+            let resumed = if change.is_empty() && is_first {
+                Resumed::NotDraining
+            } else {
+                Resumed::Ended(state.with(&change).still_off())
             };
             (change, resumed)
         };

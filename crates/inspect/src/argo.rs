@@ -109,7 +109,9 @@ pub async fn controllers(reader: &Reader) -> ReadResult<Vec<WorkflowController>>
         };
         let namespace = &deployment.metadata.namespace;
         let instance = match container.flag("configmap") {
-            Ok(map) => instance(reader, namespace, map.unwrap_or(CONFIG_MAP)).await,
+            Ok(map) => config_map(reader, namespace, map.unwrap_or(CONFIG_MAP))
+                .await
+                .and_then(|map| map.instance()),
             Err(NotShown) => None,
         };
         let one = match (
@@ -135,15 +137,8 @@ pub async fn controllers(reader: &Reader) -> ReadResult<Vec<WorkflowController>>
 /// Whether the variable [`OWN_FINALIZER`] is `true` in this container; `None` if its value could not be read.
 async fn own_finalizer(reader: &Reader, namespace: &str, container: &Container) -> Option<bool> {
     let value = async |map: &ConfigMapRef, variable: &str| {
-        let key = ObjectKey::new(namespace, map.name.as_str());
-        match reader
-            .object::<ConfigMap>(&Resource::config_maps(), &key)
-            .await
-        {
-            ReadResult::Found(map) => Some(map.data.get(variable).cloned()),
-            ReadResult::Absent => Some(None),
-            ReadResult::Unknown(_) => None,
-        }
+        let map = config_map(reader, namespace, &map.name).await?;
+        Some(map.data.get(variable).cloned())
     };
     // The last one counts, and `env` before `envFrom`.
     if let Some(one) = container.env.iter().rfind(|one| one.name == OWN_FINALIZER) {
@@ -166,13 +161,12 @@ async fn own_finalizer(reader: &Reader, namespace: &str, container: &Container) 
     Some(false)
 }
 
-/// The instance ID in the ConfigMap of this name; `None` if it could not be read.
-async fn instance(reader: &Reader, namespace: &str, name: &str) -> Option<String> {
+/// The ConfigMap of this name, without data if there is none; `None` if it could not be read.
+async fn config_map(reader: &Reader, namespace: &str, name: &str) -> Option<ConfigMap> {
     let key = ObjectKey::new(namespace, name);
-    let maps = Resource::config_maps();
-    match reader.object::<ConfigMap>(&maps, &key).await {
-        ReadResult::Found(map) => map.instance(),
-        ReadResult::Absent => Some(String::new()),
+    match reader.object(&Resource::config_maps(), &key).await {
+        ReadResult::Found(map) => Some(map),
+        ReadResult::Absent => Some(ConfigMap::default()),
         ReadResult::Unknown(_) => None,
     }
 }
@@ -182,10 +176,6 @@ async fn instance(reader: &Reader, namespace: &str, name: &str) -> Option<String
 struct NotShown;
 
 impl Container {
-    fn words(&self) -> impl Iterator<Item = &str> {
-        self.command.iter().chain(&self.args).map(String::as_str)
-    }
-
     /// Whether a flag that needs no value is set.
     fn has(&self, name: &str) -> Result<bool, NotShown> {
         let flag = format!("--{name}");

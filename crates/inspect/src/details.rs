@@ -164,6 +164,13 @@ pub(crate) struct Container {
     pub(crate) env_from: Vec<EnvFrom>,
 }
 
+impl Container {
+    /// Its command and its arguments.
+    pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
+        self.command.iter().chain(&self.args).map(String::as_str)
+    }
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Env {

@@ -21,7 +21,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::leftovers::leftovers;
 use super::run::own_belayer;
 use crate::control_plane::{
-    Binaries, ControlPlane, Kubernetes, NodeBinaries, Options, RealNodes, cache_dir, lock_nodes,
+    Binaries, ControlPlane, Kubernetes, NodeBinaries, Options, RealNodes, cache_dir,
+    remove_leftovers,
 };
 use crate::harness::eventually;
 
@@ -175,7 +176,7 @@ async fn up(file: &Path, nodes: Nodes) -> Result<()> {
     nodes.options()?;
     if nodes.real {
         // In this process, so that one sees why it waits, and before the deadline begins.
-        drop(lock_nodes()?);
+        remove_leftovers()?;
     }
     let log_path = file.with_extension("log");
     let log = File::create(&log_path)?;

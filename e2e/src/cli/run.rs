@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
-use crate::control_plane::{Binaries, BuildError, Kubernetes, NodeBinaries, RealNodes};
+use crate::control_plane::{
+    Binaries, BuildError, Kubernetes, NodeBinaries, RealNodes, remove_leftovers,
+};
 use crate::harness::{self, Keep, RunOptions, Setting, Summary, Which};
 use crate::providers::{Kind, Local, Provider, Sandbox};
 use crate::scenarios;
@@ -117,6 +119,7 @@ impl Machine {
 }
 
 fn with_nodes(belayer: &Path) -> Result<Local, BuildError> {
+    remove_leftovers().map_err(BuildError::Failed)?;
     let nodes = RealNodes {
         binaries: NodeBinaries::find_or_build()?,
         count: NODES,

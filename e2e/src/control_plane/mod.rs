@@ -36,8 +36,8 @@ pub use self::kubernetes::Kubernetes;
 pub use self::manager::PvcController;
 pub(crate) use self::network::Network;
 pub use self::node::{
-    Container, RealNode, RealNodes, STEP_IMAGE, cgroups_left, lock as lock_nodes,
-    processes_of_nodes, write_images,
+    Container, FOLDER, RealNode, RealNodes, STEP_IMAGE, cgroups_left, folders_left,
+    lock as lock_nodes, processes_of_nodes, remove_leftovers, write_images,
 };
 pub use self::options::{Options, OtherPrograms};
 pub use self::permissions::{node_agent_kubeconfig, service_account_kubeconfig};

@@ -16,7 +16,7 @@ use super::certificates::Certificates;
 use super::kubeconfig::{Kubeconfig, client};
 use super::manager::{Manager, USUAL_LIMITS, usual_controllers};
 use super::network::{Network, SERVICE, node_address};
-use super::node::{RealNode, RealNodes, guard, lock, write_images};
+use super::node::{FOLDER, RealNode, RealNodes, guard, lock, write_images};
 use super::options::{Options, OtherPrograms};
 use super::place::Place;
 use super::ports::free_ports;
@@ -84,9 +84,7 @@ impl<'a> Starter<'a> {
     pub(super) async fn start(binaries: &'a Binaries, options: &Options) -> Result<Started> {
         let lock = options.real.as_ref().map(|_| lock()).transpose()?;
         let since = Instant::now();
-        let dir = tempfile::Builder::new()
-            .prefix("belayer-control-plane-")
-            .tempdir()?;
+        let dir = tempfile::Builder::new().prefix(FOLDER).tempdir()?;
         let guard = guard(dir.path(), lock)?;
         let certificates = Certificates::create(&dir.path().join("pki"))?;
         let mut starter = Self {

@@ -3,7 +3,6 @@
 mod arguments;
 mod confirm;
 mod progress;
-mod running;
 mod selection;
 pub mod switched_off;
 
@@ -21,12 +20,14 @@ use belayer_drain::run::{Drain, DrainError, DrainParts, Kinds, Resumed};
 use belayer_drain::selection::{NoSelection, Selection};
 use belayer_drain::text;
 use belayer_holds::names::{FIELD_MANAGER, GATE, KUBERNETES_PVC_PROTECTION};
+use belayer_inspect::preflight::with_configuration_file;
 use belayer_inspect::reader::Reader;
 
 pub use arguments::DrainArguments;
 pub(crate) use arguments::HELP;
 pub use switched_off::OnDisable;
 
+use crate::config::Source;
 use crate::exit::Failure;
 use crate::kubeconfig::{self, Sources};
 use crate::reach::Server;
@@ -37,6 +38,9 @@ use progress::ProgressPrinter;
 /// The controller of Kubernetes that Belayer may replace.
 const PVC_CONTROLLER: &str =
     "persistentvolumeclaim-protection-controller of kube-controller-manager";
+
+/// Time limit for the Deployments of Belayer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// Limits of all requests but releases: the cluster must stay usable during a drain.
 const QPS: f64 = 100.0;
@@ -51,9 +55,12 @@ const BURST: u32 = 200;
 pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     let sources = Sources::from_env();
     let namespace = arguments.read.own.name(&sources)?;
-    let selection = selection(&arguments)?;
-    let hands_over = !arguments.unselected && hands_over(&arguments)?;
-    let kinds = kinds(&arguments)?;
+    let source = arguments.read.source()?;
+    let configured = source.configured().map_err(Failure::configuration)?;
+    let selection = selection(&arguments, &source)?;
+    let hands_over =
+        !arguments.unselected && configured.iter().any(|one| replaces_kubernetes(&**one));
+    let kinds = kinds(&arguments, &configured);
     let config = arguments.read.cluster.find(&sources).await?;
     let server = Server::of(&config);
     let client = kubeconfig::connect(config)?;
@@ -64,7 +71,7 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     };
     let reader = Reader::new(client.clone(), bounds);
     if arguments.unselected && arguments.read.config.is_none() {
-        let has_none = running::must_have_no_file(&reader, &namespace);
+        let has_none = must_have_no_file(&reader, &namespace);
         server.wait(&reader, has_none).await?;
     }
     if !confirm::is_confirmed(&arguments, &server).map_err(anyhow::Error::from)? {
@@ -125,15 +132,8 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     }
 }
 
-/// Whether Belayer protects PVCs in place of Kubernetes' own controller, by the configuration.
-fn hands_over(arguments: &DrainArguments) -> Result<bool, Failure> {
-    let configured = arguments.read.source()?.configured();
-    let configured = configured.map_err(Failure::configuration)?;
-    Ok(configured.iter().any(|one| replaces_kubernetes(&**one)))
-}
-
 /// Whether this controller manages the finalizer of Kubernetes' own controller.
-fn replaces_kubernetes(configured: &dyn Configured) -> bool {
+pub(crate) fn replaces_kubernetes(configured: &dyn Configured) -> bool {
     let holds = configured.holds();
     let mut finalizers = holds.iter().flat_map(|hold| &hold.finalizers);
     finalizers.any(|name| *name == KUBERNETES_PVC_PROTECTION)
@@ -161,15 +161,13 @@ fn failed(error: DrainError, server: &Server, timeout: Duration) -> Failure {
 }
 
 /// Every kind that can have a hold by the configuration, whichever controllers run, or every kind at all.
-fn kinds(arguments: &DrainArguments) -> Result<Kinds, Failure> {
+fn kinds(arguments: &DrainArguments, configured: &[Arc<dyn Configured>]) -> Kinds {
     if !arguments.configured_kinds {
-        return Ok(Kinds::Served);
+        return Kinds::Served;
     }
-    let source = arguments.read.source()?;
-    let configured = source.configured().map_err(Failure::configuration)?;
     let holds = configured.iter().flat_map(|one| one.holds());
     let kinds = holds.map(|hold| hold.kind);
-    Ok(Kinds::Among(kinds.chain([Resource::pods()]).collect()))
+    Kinds::Among(kinds.chain([Resource::pods()]).collect())
 }
 
 /// What the user must know if the default configuration decides which objects are selected: where Belayer runs with
@@ -180,12 +178,23 @@ fn decided_by_default(arguments: &DrainArguments) -> Option<&'static str> {
     )
 }
 
-fn selection(arguments: &DrainArguments) -> Result<Box<dyn Selection>, Failure> {
-    let source = arguments.read.source()?;
+/// Refuses to use the defaults if a Deployment in Belayer's `namespace` runs with a configuration file. The defaults may not
+/// select what that Belayer holds. Without an answer the drain goes on.
+async fn must_have_no_file(reader: &Reader, namespace: &str) -> Result<(), Failure> {
+    let read = with_configuration_file(reader, namespace);
+    let Ok(Some(name)) = tokio::time::timeout(ANSWER_WITHIN, read).await else {
+        return Ok(());
+    };
+    Err(Failure::configuration(anyhow::anyhow!(
+        "the Deployment {namespace}/{name} runs with a configuration file; give the same file with --config FILE"
+    )))
+}
+
+fn selection(arguments: &DrainArguments, source: &Source) -> Result<Box<dyn Selection>, Failure> {
     if !arguments.unselected {
         return Ok(Box::new(NoSelection));
     }
-    let profiles = selection::Profiles::of(&source).map_err(Failure::configuration)?;
+    let profiles = selection::Profiles::of(source).map_err(Failure::configuration)?;
     Ok(Box::new(profiles))
 }
 

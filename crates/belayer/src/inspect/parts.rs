@@ -5,6 +5,7 @@ use belayer_inspect::preflight::{Kind, Limit, Part, PvcMode};
 
 use crate::config::Source;
 use crate::controllers::Controllers;
+use crate::drain::replaces_kubernetes;
 use crate::election::Election;
 use crate::exit::Failure;
 
@@ -56,8 +57,7 @@ pub fn parts(
             continue;
         }
         // What it managed in place of Kubernetes' controller has to be managed by that controller again.
-        let in_place = |part: &Part| part.pvcs == Some(PvcMode::InPlace);
-        if one.requires().iter().any(in_place) {
+        if replaces_kubernetes(&*one) {
             parts.push(Part {
                 pvcs: Some(PvcMode::InPlaceButOff),
                 ..Part::new(format!("{name} (switched off)"), "", Vec::new())

@@ -424,7 +424,6 @@ async fn a_reload_repeats_no_event() {
     assert_eq!(events(&stage), 1);
 }
 
-/// The body of a page of the debug address.
 /// They are the reason to enforce a profile, which is such a reload.
 #[tokio::test(start_paused = true)]
 async fn a_reload_keeps_the_observed_losses() {
@@ -460,6 +459,7 @@ async fn a_reload_keeps_the_observed_losses() {
     assert_eq!(losses(&stage), counted);
 }
 
+/// The body of a page of the debug address.
 async fn page(routes: &Router, host: &str, path: &str) -> (http::StatusCode, String) {
     let request = http::Request::get(path).header("host", host);
     let request = request.body(axum::body::Body::empty()).unwrap();

@@ -11,17 +11,8 @@ use crate::world::World;
 async fn findings(profile: &str) -> String {
     let world = World::new().await;
     world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, workflow_crd());
-    let container = json!({
-        "name": "c", "image": "argoproj/workflow-controller:v3.7.0",
-        "env": [{ "name": "ARGO_POD_STATUS_CAPTURE_FINALIZER", "value": "true" }],
-    });
-    let controller = json!({
-        "metadata": { "name": "workflow-controller" },
-        "spec": { "replicas": 1, "selector": { "matchLabels": { "a": "c" } },
-            "template": { "metadata": { "labels": { "a": "c" } }, "spec": { "containers": [container] } } },
-    });
-    let deployments = Gvr::new("apps", "v1", "deployments");
-    world.create(&deployments, Some("default"), controller);
+    let container = json!({ "env": [{ "name": OWN, "value": "true" }] });
+    workflow_controller(&world, &container);
     let map = json!({
         "metadata": { "name": "workflow-controller-configmap" }, "data": { "instanceID": "ours" },
     });

@@ -317,6 +317,20 @@ async fn h5_the_end_of_a_drain_opens_no_switch_that_no_leader_opened() {
     assert_eq!(off, Resumed::Ended(Vec::new()));
 }
 
+/// The second try finds the gate as the first one left it.
+#[tokio::test(start_paused = true)]
+async fn an_end_of_a_drain_whose_answer_was_lost_is_reported() {
+    let world = World::new();
+    world.create_namespace(OWN);
+    assert_eq!(drained(&world).await.outcome, Outcome::Clean);
+    let patch = Match::verb(Verb::Patch).resource("gates");
+    let lost = Fault::on(patch).times(1).lose_answer();
+    let _lost = world.sandbox.faults().inject(lost);
+    let ended = drain(&world, Writes::Sent).resume(&Silent).await.unwrap();
+    assert_eq!(ended, Resumed::Ended(Vec::new()));
+    assert_eq!(gate(&world), json!({ "mode": "normal" }));
+}
+
 /// The run waits longer than this for the API servers to notice the deletion of the policies.
 #[rstest]
 #[tokio::test(start_paused = true)]

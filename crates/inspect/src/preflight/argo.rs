@@ -76,6 +76,9 @@ pub(crate) async fn check(reader: &Reader, adopts: bool) -> Vec<Finding> {
             return findings;
         }
     };
+    if workflows.is_empty() {
+        return findings;
+    }
     let ignored = ignored(reader).await;
     let held = workflows.iter().filter(|((_, namespace), _)| {
         *namespace != names::SYSTEM_NAMESPACE && !ignored.contains(namespace)
@@ -97,16 +100,11 @@ pub(crate) async fn check(reader: &Reader, adopts: bool) -> Vec<Finding> {
 async fn ignored(reader: &Reader) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let path = Resource::namespaces().path(None);
-    let read = reader.pages(&path, METADATA_ONLY_LIST, |answer| {
+    let selector = format!("{}=true", names::IGNORE_LABEL);
+    let read = reader.selected_pages(&path, METADATA_ONLY_LIST, Some(&selector), |answer| {
         let read = Page::read(&answer).map(|page: Page<Object>| {
             let all = page.items.into_iter().flatten();
-            let ignored = all.filter(|one| {
-                one.metadata
-                    .labels
-                    .get(names::IGNORE_LABEL)
-                    .is_some_and(|value| value == "true")
-            });
-            found.extend(ignored.map(|one| one.metadata.name));
+            found.extend(all.map(|one| one.metadata.name));
             page.metadata.continue_token
         });
         async move { read }

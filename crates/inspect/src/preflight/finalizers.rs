@@ -1,5 +1,4 @@
-//! Other writers of Belayer's finalizers: other field managers, another Belayer, and
-//! kube-controller-manager's own PVC controller.
+//! Other writers of Belayer's finalizers: other field managers, and kube-controller-manager's own PVC controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,11 +10,9 @@ use crate::reader::{Page, Reader, explain};
 use belayer_core::http::{ErrorClass, METADATA_ONLY_LIST, Request, RequestError};
 use belayer_core::object::Resource;
 use belayer_holds::names::{FIELD_MANAGER, KUBERNETES_PVC_PROTECTION};
-use belayer_holds::permissions::Permission;
 
 use super::in_tree::{self, InTree, PVC_CONTROLLER};
 use super::needs::PvcMode;
-use super::permissions::{Authorizer, Ruling, Subject};
 use super::pvcs;
 use super::report::{About, Finding, Level};
 
@@ -157,75 +154,6 @@ pub(crate) async fn pvcs(reader: &Reader, mode: PvcMode, now: Timestamp) -> Vec<
     let seen = pvcs::check(reader, now, mode).await.into_iter();
     findings.extend(seen.filter(|finding| !is_reported || finding.level == Level::Note));
     findings
-}
-
-/// The label of Belayer's Deployments.
-const LABEL: &str = "app.kubernetes.io/name=belayer";
-
-/// Maximum number of Deployments that are named and may not be Belayer.
-const NAMED: usize = 10;
-
-/// Another Belayer in this cluster: a Deployment with Belayer's label whose account may watch all pods. Every Belayer
-/// needs that, wherever it writes, and no Role in a namespace grants it. Whoever may write Deployments in one namespace can
-/// set the label.
-pub(crate) async fn installations(
-    reader: &Reader,
-    authorizer: &dyn Authorizer,
-    own: &str,
-) -> Vec<Finding> {
-    let request = Request::get("/apis/apps/v1/deployments").query("labelSelector", LABEL);
-    let list: Value = match reader.json(&request).await {
-        Ok(list) => list,
-        Err(error) => {
-            return vec![Finding::new(
-                Level::Unknown,
-                About::Installation,
-                "whether another Belayer is installed",
-                format!("deployments: {}", explain(&error)),
-            )];
-        }
-    };
-    let permission = Permission::new("", "pods", "watch", "");
-    let mut rulings: BTreeMap<(&str, &str), Ruling> = BTreeMap::new();
-    let (mut found, mut doubtful) = (Vec::new(), Vec::new());
-    for deployment in list["items"].as_array().into_iter().flatten() {
-        let text = |key: &str| deployment["metadata"][key].as_str().unwrap_or_default();
-        let (namespace, name) = (text("namespace"), text("name"));
-        if namespace == own {
-            continue;
-        }
-        let account = &deployment["spec"]["template"]["spec"]["serviceAccountName"];
-        let account = account.as_str().unwrap_or("default");
-        let subject = Subject::service_account(namespace, account);
-        let ruling = match rulings.get(&(namespace, account)) {
-            Some(ruling) => ruling.clone(),
-            None => authorizer.ask(&permission, &subject, own).await,
-        };
-        rulings.insert((namespace, account), ruling.clone());
-        let note = |why| {
-            let what = format!("deployment {namespace}/{name} has the label {LABEL}");
-            Finding::new(Level::Note, About::Installation, what, why)
-        };
-        match ruling {
-            Ruling::Granted => found.push(
-                Finding::new(
-                    Level::Missing,
-                    About::Installation,
-                    format!("deployment {namespace}/{name} is another Belayer"),
-                    "two independent installations add and release the same holds with different configurations",
-                )
-                .fix("remove one of them; --own-namespace selects the installation that this command checks"),
-            ),
-            Ruling::Refused => doubtful.push(note(format!(
-                "it is not another Belayer that works: its account {account} may not watch all pods"
-            ))),
-            Ruling::Unknown(why) => doubtful.push(note(format!(
-                "it may be another Belayer; whether its account {account} may watch all pods is unknown: {why}"
-            ))),
-        }
-    }
-    found.extend(doubtful.into_iter().take(NAMED));
-    found
 }
 
 #[cfg(test)]

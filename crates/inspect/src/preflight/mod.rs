@@ -45,6 +45,7 @@
 mod argo;
 mod finalizers;
 mod in_tree;
+mod installations;
 mod kinds;
 mod limits;
 mod needs;
@@ -61,6 +62,7 @@ use jiff::Timestamp;
 use crate::reader::Reader;
 use belayer_core::http::RequestError;
 
+pub use installations::with_configuration_file;
 pub use limits::{unlimited, write_policy_kinds};
 pub use needs::{AdoptsArgo, Kind, Limit, Named, Part, Policy, PvcMode, RequiredValue, only_in};
 pub use permissions::{Authorizer, Ruling, Subject, ask_in};
@@ -142,7 +144,7 @@ pub async fn check(
     if let Some(first) = parts.first_mut() {
         first
             .findings
-            .extend(finalizers::installations(reader, authorizer, &query.own_namespace).await);
+            .extend(installations::installations(reader, authorizer, &query.own_namespace).await);
         for limit in limits::of_writes(query) {
             first
                 .findings

@@ -1,7 +1,7 @@
 //! `belayer-e2e control-plane leftovers`: what real nodes leave on this machine, after the run before and after kills.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -10,7 +10,8 @@ use rustix::process::Signal;
 
 use super::{DOWN_DEADLINE, Nodes, State, up};
 use crate::control_plane::{
-    Kubernetes, NodeBinaries, Program, cgroups_left, client, lock_nodes, processes_of_nodes,
+    FOLDER, Kubernetes, NodeBinaries, Program, cgroups_left, client, folders_left, lock_nodes,
+    processes_of_nodes,
 };
 use crate::harness::{eventually, pod};
 use crate::kinds;
@@ -18,9 +19,6 @@ use crate::wait::SOON;
 
 /// A start takes about ten seconds; this machine may be busy.
 const START_LIMIT: Duration = Duration::from_secs(60);
-
-/// The prefix of the folder of a control plane, in the folder for temporary files.
-const FOLDER: &str = "belayer-control-plane-";
 
 /// Checks that the run before left nothing, and that a program which is ended by a signal, as by an impatient user,
 /// leaves nothing of its control plane, its real nodes and their pods.
@@ -115,7 +113,7 @@ fn nothing_is_left() -> Result<()> {
     ensure!(left.is_empty(), "cgroups {left:?} exist");
     let left = programs_left()?;
     ensure!(left.is_empty(), "programs of real nodes run: {left:?}");
-    let left = folders_left()?;
+    let left = folders_left(&std::env::temp_dir())?;
     ensure!(left.is_empty(), "folders of real nodes exist: {left:?}");
     Ok(())
 }
@@ -140,19 +138,6 @@ fn is_of_a_node(line: &str) -> bool {
     let mut nodes = Program::NODE.into_iter();
     let known = nodes.any(|known| known.file_name() == program);
     known && (program == Program::Pause.file_name() || line.contains(FOLDER))
-}
-
-/// Folders of control planes with real nodes. Logs of failed starts are kept, without these.
-fn folders_left() -> Result<Vec<PathBuf>> {
-    let mut left = Vec::new();
-    for entry in fs::read_dir(std::env::temp_dir())? {
-        let entry = entry?;
-        let nodes = entry.path().join("nodes");
-        if entry.file_name().to_string_lossy().starts_with(FOLDER) && nodes.exists() {
-            left.push(nodes);
-        }
-    }
-    Ok(left)
 }
 
 /// Whether a process exists and is not a zombie.

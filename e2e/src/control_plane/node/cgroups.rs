@@ -75,6 +75,20 @@ pub fn cgroups_left() -> Result<Vec<PathBuf>> {
     Ok(left)
 }
 
+/// Removes a cgroup and those below it.
+///
+/// # Errors
+/// When processes are in it.
+pub(super) fn remove_cgroup(group: &Path) -> Result<()> {
+    let mut groups = Vec::new();
+    below(group, &mut groups);
+    // A group is listed before those below it.
+    for group in groups.iter().rev() {
+        fs::remove_dir(group).with_context(|| format!("remove {}", group.display()))?;
+    }
+    Ok(())
+}
+
 /// The processes of all pods on real nodes.
 ///
 /// # Errors

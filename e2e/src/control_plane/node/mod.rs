@@ -6,6 +6,7 @@
 mod cgroups;
 mod files;
 mod images;
+mod left;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ use crate::wait::eventually;
 pub use self::cgroups::{Container, cgroups_left, processes_of_nodes};
 use self::cgroups::{cgroup, create_cgroups};
 pub use self::images::{STEP_IMAGE, write_images};
+pub use self::left::{FOLDER, folders_left, remove_leftovers};
 
 const START_DEADLINE: Duration = Duration::from_secs(120);
 const STOP_DEADLINE: Duration = Duration::from_secs(60);

@@ -10,6 +10,11 @@ use serde_json::{Value, json};
 use super::{Yard, uid};
 use crate::world::BELAYER;
 
+async fn is_reported(yard: &Yard) {
+    let reported = || yard.world.events("RecreationDenied") == 1;
+    yard.until("it is reported", reported).await;
+}
+
 #[rstest]
 #[case::denied(Answer::forbidden("no permissions"))]
 #[case::too_large(Answer::error(belayer_sandbox::ApiError::internal(
@@ -31,10 +36,7 @@ async fn a_rejection_that_cannot_be_recorded_is_reported(#[case] answer: Answer)
         .inject(Fault::on(creates).answer(answer));
     let belayer = yard.run();
     yard.pod("web");
-    yard.until("it is reported", || {
-        yard.world.events("RecreationDenied") == 1
-    })
-    .await;
+    is_reported(&yard).await;
     yard.pass(Duration::from_secs(600)).await;
     assert!(
         denied.hits() < 30,
@@ -56,10 +58,7 @@ async fn a_pod_denied_with_another_code_is_reported_and_given_up() {
     let fault = yard.world.sandbox.faults().inject(fault);
     let belayer = yard.run();
     let first = yard.pod("web");
-    yard.until("it is reported", || {
-        yard.world.events("RecreationDenied") == 1
-    })
-    .await;
+    is_reported(&yard).await;
     yard.pass(Duration::from_secs(4_800)).await;
     assert_eq!(yard.phase(), "Ended");
     // Each try has a generated name, and then the pod's own.
@@ -86,10 +85,7 @@ async fn a_step_that_is_denied_is_reported(
     let fault = yard.world.sandbox.faults().inject(fault);
     let belayer = yard.run();
     yard.pod("web");
-    yard.until("it is reported", || {
-        yard.world.events("RecreationDenied") == 1
-    })
-    .await;
+    is_reported(&yard).await;
     yard.pass(Duration::from_secs(300)).await;
     assert_eq!(yard.phase(), phase);
     assert!(fault.hits() < 12, "{} tries in five minutes", fault.hits());
@@ -131,10 +127,7 @@ async fn a_pod_denied_by_quota_stays_and_is_recreated_later() {
         .inject(Fault::on(creates).answer(quota));
     let belayer = yard.run();
     let first = yard.pod("web");
-    yard.until("it is reported", || {
-        yard.world.events("RecreationDenied") == 1
-    })
-    .await;
+    is_reported(&yard).await;
     yard.pass(Duration::from_secs(300)).await;
     let pod = yard.find("web").unwrap();
     assert_eq!(uid(&pod), first, "the rejected pod is still there");
@@ -185,10 +178,7 @@ async fn r3_a_denial_whose_message_changes_is_tried_again_with_the_same_pause() 
     let always = faults.inject(denial(0));
     let belayer = yard.run();
     yard.pod("web");
-    yard.until("it is reported", || {
-        yard.world.events("RecreationDenied") == 1
-    })
-    .await;
+    is_reported(&yard).await;
     yard.pass(Duration::from_secs(300)).await;
     let tries = always.hits() / 2;
     assert!(tries < 8, "{tries} tries in five minutes");
@@ -312,10 +302,7 @@ async fn a_pod_that_admission_strips_of_its_annotations_is_not_re_created() {
     load(&yard, ANNOTATIONS);
     let belayer = yard.run();
     let first = yard.pod("web");
-    yard.until("it is reported", || {
-        yard.world.events("RecreationDenied") == 1
-    })
-    .await;
+    is_reported(&yard).await;
     yard.pass(Duration::from_secs(4_800)).await;
     assert_eq!(yard.phase(), "Ended");
     let message = super::text(&yard.record(), "/status/message");
