@@ -12,7 +12,7 @@ async fn findings(profile: &str) -> String {
     let world = World::new().await;
     world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, workflow_crd());
     let container = json!({ "env": [{ "name": OWN, "value": "true" }] });
-    workflow_controller(&world, &container);
+    workflow_controller(&world, &container, 0);
     let map = json!({
         "metadata": { "name": "workflow-controller-configmap" }, "data": { "instanceID": "ours" },
     });
@@ -83,7 +83,7 @@ async fn unprocessed_workflows_do_not_matter_if_pods_are_only_observed() {
     assert!(!findings.contains("unfinished workflow"), "{findings}");
 }
 
-fn workflow_controller(world: &World, container: &Value) {
+fn workflow_controller(world: &World, container: &Value, ready: u64) {
     let mut container = container.clone();
     container["name"] = "c".into();
     container["image"] = "argoproj/workflow-controller:v3.7.0".into();
@@ -94,8 +94,8 @@ fn workflow_controller(world: &World, container: &Value) {
     });
     let deployments = Gvr::new("apps", "v1", "deployments");
     world.create(&deployments, Some("default"), controller);
-    let ready = json!({ "readyReplicas": 1 });
-    world.status(&deployments, Some("default"), "workflow-controller", ready);
+    let status = json!({ "readyReplicas": ready });
+    world.status(&deployments, Some("default"), "workflow-controller", status);
 }
 
 const OWN: &str = "ARGO_POD_STATUS_CAPTURE_FINALIZER";
@@ -117,7 +117,7 @@ async fn a22_argos_own_finalizer_is_found_in_a_config_map(
     world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, workflow_crd());
     let map = json!({ "metadata": { "name": "argoenv" }, "data": { "on": "true", (OWN): "true" } });
     world.create(&Gvr::CONFIGMAPS, Some("default"), map);
-    workflow_controller(&world, &container);
+    workflow_controller(&world, &container, 1);
     let answer = world
         .run(&["check", "--controllers=pod-finalizer", "-ojson"])
         .await;
@@ -148,6 +148,7 @@ async fn a22_a_pod_that_argo_left_names_the_way_out(
     workflow_controller(
         &world,
         &json!({ "env": [{ "name": OWN, "value": switch }] }),
+        1,
     );
     let mut pod = json!({
         "metadata": { "name": "v1", "labels": {}, "finalizers": ["workflows.argoproj.io/status"] },
