@@ -183,6 +183,7 @@ async fn earlier_run(cluster: Cluster) -> Result<()> {
     let before = (now - Duration::from_secs(3_600)).to_string();
     let status = json!({ "status": {
         "phase": "Running", "startedAt": later(120),
+        "conditions": [{ "type": "Completed", "status": "False" }],
         "nodes": {
             "w-again": { "type": "Pod", "phase": "Pending", "startedAt": later(121) },
             "w-current": { "type": "Pod", "phase": "Running", "startedAt": before },

@@ -37,8 +37,8 @@ const UID_LIMIT: usize = 64;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nodes {
     version: ResourceVersion,
-    /// When its current run began; `None` if it has finished.
-    run_began: Option<Timestamp>,
+    /// When it was retried; `None` if it runs for the first time or has finished.
+    retried: Option<Timestamp>,
     /// Each requested node, and its state.
     asked: HashMap<NodeRef, Entry>,
 }
@@ -128,13 +128,13 @@ impl Nodes {
     }
 
     /// Whether a pod of this node that was created at `created` belongs to an earlier run of an unfinished workflow: the
-    /// current run began later, and either has no such node or began it later. The absence of the node alone
+    /// workflow was retried later, and its status has no such node or one that began later. The absence of the node alone
     /// proves nothing: Argo creates a pod before it writes its node.
     pub fn is_of_earlier_run(&self, node: &NodeRef, created: Timestamp) -> bool {
-        let retried = self.run_began.is_some_and(|began| {
+        let retried = self.retried.is_some_and(|retried| {
             created
                 .checked_add(CLOCKS_DIFFER)
-                .is_ok_and(|created| began > created)
+                .is_ok_and(|created| retried > created)
         });
         let Some(entry) = self.asked.get(node).filter(|_| retried) else {
             return false;
@@ -167,7 +167,7 @@ impl Nodes {
 
     /// Whether something that a decision about a pod of this node uses is not as in `old`.
     pub(super) fn differs(&self, old: &Self, node: &NodeRef) -> bool {
-        self.run_began != old.run_began || self.asked.get(node) != old.asked.get(node)
+        self.retried != old.retried || self.asked.get(node) != old.asked.get(node)
     }
 
     /// The version of the workflow.
@@ -191,13 +191,13 @@ impl Nodes {
         self.asked.capacity() * size_of::<(NodeRef, Entry)>() + texts.sum::<usize>()
     }
 
-    /// The current run began then, for tests of decisions.
+    /// The workflow was retried then, for tests of decisions.
     #[cfg(test)]
-    pub(crate) fn run_since(self: Arc<Self>, began: Timestamp) -> Arc<Self> {
+    pub(crate) fn retried_at(self: Arc<Self>, retried: Timestamp) -> Arc<Self> {
         let absent = |(node, _)| (node, Entry::default());
         Arc::new(Self {
             version: self.version,
-            run_began: Some(began),
+            retried: Some(retried),
             asked: self.asked.clone().into_iter().map(absent).collect(),
         })
     }
@@ -212,7 +212,7 @@ impl Nodes {
         };
         Arc::new(Self {
             version: ResourceVersion::new(version),
-            run_began: None,
+            retried: None,
             asked: asked
                 .iter()
                 .map(|id| (NodeRef::Id((*id).into()), entry(id)))
@@ -249,6 +249,8 @@ struct Status<'a> {
     phase: Option<&'a RawValue>,
     #[serde(borrow)]
     started_at: Option<&'a RawValue>,
+    #[serde(borrow)]
+    conditions: Option<&'a RawValue>,
     /// Whether the outputs of nodes have arrived, in versions of Argo whose nodes do not show that themselves.
     #[serde(borrow)]
     task_results_completion_status: Option<&'a RawValue>,
@@ -277,10 +279,10 @@ pub(super) async fn read(
             "its nodes are offloaded to a database".into(),
         ));
     }
-    let run_began = match text(status.phase).as_deref() {
-        Ok("" | "Pending" | "Running") => {
-            let began = text(status.started_at).ok();
-            began.and_then(|began| began.parse().ok())
+    let retried = match text(status.phase).as_deref() {
+        Ok("" | "Pending" | "Running") if was_retried(status.conditions) => {
+            let retried = text(status.started_at).ok();
+            retried.and_then(|retried| retried.parse().ok())
         }
         Ok(_) | Err(_) => None,
     };
@@ -298,9 +300,29 @@ pub(super) async fn read(
     }
     Ok(Nodes {
         version,
-        run_began,
+        retried,
         asked: table.entry(),
     })
+}
+
+/// Whether the conditions say that the workflow had finished and has not finished any more. A retry writes that together
+/// with the time at which it began. The first run has no such condition, and its time is that of the first status that is
+/// written, which may be long after the creation of its pods.
+fn was_retried(conditions: Option<&RawValue>) -> bool {
+    let conditions: Vec<Condition<'_>> = conditions
+        .and_then(|raw| serde_json::from_str(raw.get()).ok())
+        .unwrap_or_default();
+    conditions
+        .iter()
+        .any(|one| one.kind == "Completed" && one.status == "False")
+}
+
+#[derive(Deserialize)]
+struct Condition<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    status: Cow<'a, str>,
 }
 
 /// Evaluates the expression over an owner of this UID. It first takes a permit of `evaluating`: one owner at a time is
@@ -333,7 +355,7 @@ pub(super) async fn read_owner(
     };
     Ok(Nodes {
         version,
-        run_began: None,
+        retried: None,
         asked: [(NodeRef::Owner, entry)].into_iter().collect(),
     })
 }

@@ -379,6 +379,7 @@ impl Stage {
             "status": {
                 "phase": "Running", "message": null, "finishedAt": null, "nodes": changed,
                 "startedAt": self.cluster().clock().now_rfc3339(),
+                "conditions": [{ "type": "Completed", "status": "False" }],
             },
         });
         self.patch(ARGO_SERVER, &WORKFLOWS, workflow, body);

@@ -451,7 +451,8 @@ impl Side<'_> {
         let patch = Patch::Merge(json!({
             "metadata": { "labels": { completed: "false", "workflows.argoproj.io/phase": "Running" } },
             "status": {
-                "phase": "Running", "message": null, "finishedAt": null, "conditions": null,
+                "phase": "Running", "message": null, "finishedAt": null,
+                "conditions": [{ "type": "Completed", "status": "False" }],
                 "startedAt": jiff::Timestamp::now().to_string(), "nodes": changed,
             },
         }));

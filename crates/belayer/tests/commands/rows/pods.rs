@@ -185,8 +185,10 @@ async fn pods_of_pod_finalizer(#[context] case: Context, #[case] expected: Expec
             let node = json!({ "annotations": { "workflows.argoproj.io/node-id": "build-1" } });
             stage.pod("yard", of(&uid, node), ended());
             let later = (jiff::Timestamp::now() + Duration::from_secs(120)).to_string();
-            let retried =
-                json!({ "status": { "phase": "Running", "startedAt": later, "nodes": {} } });
+            let retried = json!({ "status": {
+                "phase": "Running", "startedAt": later, "nodes": {},
+                "conditions": [{ "type": "Completed", "status": "False" }],
+            } });
             stage.patch(&workflows(), "yard", "build", retried, Subresource::None);
             stage.delete(&Gvr::PODS, Some("yard"), "a");
         }

@@ -192,7 +192,7 @@ impl Case {
             let StatusState::Read(nodes) = view.answer.as_ref().unwrap().answer() else {
                 panic!("the case has a status");
             };
-            let nodes = Arc::clone(nodes).run_since(minutes(5));
+            let nodes = Arc::clone(nodes).retried_at(minutes(5));
             view.answer = Some(LiveAnswer::scripted(
                 StatusState::Read(nodes),
                 LogicalTime::now(),

@@ -295,6 +295,19 @@ fn a_node_whose_pod_was_gone_is_not_about_a_later_pod(
     json!({"phase": "Running", "startedAt": "2026-11-21T12:05:00Z", "nodes": {"w-1": {"startedAt": "2026-11-21T12:05:01Z"}}}),
     true
 )]
+#[case::first_status_long_after_its_pods(
+    json!({"startedAt": "2026-11-21T12:05:00Z", "conditions": [], "nodes": {"w-1": {"startedAt": "2026-11-21T12:05:00Z"}}}),
+    false
+)]
+#[case::had_finished(
+    json!({"startedAt": "2026-11-21T12:05:00Z", "conditions": [{"type": "Completed", "status": "True"}], "nodes": {}}),
+    false
+)]
+#[case::another_condition(
+    json!({"startedAt": "2026-11-21T12:05:00Z", "conditions": [{"type": "PodRunning", "status": "False"}], "nodes": {}}),
+    false
+)]
+#[case::unreadable_conditions(json!({"startedAt": "2026-11-21T12:05:00Z", "conditions": {"a": 1}, "nodes": {}}), false)]
 #[case::absence_alone_proves_nothing(json!({"startedAt": "2026-11-21T11:59:00Z", "nodes": {}}), false)]
 #[case::clocks_may_differ(json!({"startedAt": "2026-11-21T12:01:00Z", "nodes": {}}), false)]
 #[case::its_node_is_kept_by_the_retry(
@@ -307,7 +320,12 @@ fn a_node_whose_pod_was_gone_is_not_about_a_later_pod(
 #[case::an_unknown_phase(json!({"phase": 7, "startedAt": "2026-11-21T12:05:00Z", "nodes": {}}), false)]
 #[case::an_invalid_time(json!({"startedAt": "soon", "nodes": {}}), false)]
 #[case::no_time(json!({"nodes": {}}), false)]
-fn a11_a_pod_of_an_earlier_run(#[case] status: Value, #[case] expected: bool) {
+fn a11_a_pod_of_an_earlier_run(#[case] mut status: Value, #[case] expected: bool) {
+    if status["conditions"].is_null() {
+        status["conditions"] = json!([
+            { "type": "PodRunning", "status": "False" }, { "type": "Completed", "status": "False" },
+        ]);
+    }
     let nodes = read_at_once(&workflow(status), "u-1", asked()).unwrap();
     let created = "2026-11-21T12:00:00Z".parse().unwrap();
     let id = NodeRef::Id("w-1".into());
