@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Annotation: when to delete the pod, as `STRATEGY/DELAY`.
 pub(crate) const POD_GC_STRATEGY: &str = "workflows.argoproj.io/pod-gc-strategy";
 
-/// Argo's default delay. If a workflow names no delay, the annotation has a negative one.
+/// Argo's default delay, for an annotation with a negative one. Argo from 3.6.5 on writes the delay of its controller instead.
 pub(crate) const DEFAULT_DELAY: Duration = Duration::from_secs(5);
 
 /// When a pod is to be deleted.

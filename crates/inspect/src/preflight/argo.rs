@@ -60,7 +60,7 @@ pub(crate) async fn check(reader: &Reader, adopts: bool) -> Vec<Finding> {
         let what = format!("{OWN_FINALIZER} of deployment {}", one.place);
         let means = format!(
             "this workflow controller holds its pods by {STATUS_FINALIZER} as well, and Belayer does not remove that \
-             finalizer: a pod that is deleted while the controller is down keeps it"
+             finalizer: a pod that is deleted while the controller is down keeps it, with Argo up to 3.6.4 for ever"
         );
         let fix = format!(
             "unset the variable; until no pod has the finalizer any more, set `adopt: [{STATUS_FINALIZER}]` in the profile"
