@@ -59,18 +59,19 @@ impl Wipes {
     pub(crate) fn new(records: Store<Record>) -> Self {
         Self { records }
     }
+}
 
-    fn reported(&self, uid: &Uid, wipe: &Wipe) -> Reported {
-        match self.records.lookup(&record_key(wipe)) {
-            Lookup::Unknown => Reported::Unknown,
-            Lookup::Absent => Reported::Yes,
-            Lookup::Found(record) => {
-                let names_it = record.status.rejected_uid.as_deref() == Some(uid.as_str());
-                if names_it && !record.status.is_true(ConditionType::StateWiped) {
-                    Reported::No
-                } else {
-                    Reported::Yes
-                }
+/// Whether this record of a wipe has the report about the pod with this UID.
+fn reported(record: &Lookup<Record>, uid: &Uid) -> Reported {
+    match record {
+        Lookup::Unknown => Reported::Unknown,
+        Lookup::Absent => Reported::Yes,
+        Lookup::Found(record) => {
+            let names_it = record.status.rejected_uid.as_deref() == Some(uid.as_str());
+            if names_it && !record.status.is_true(ConditionType::StateWiped) {
+                Reported::No
+            } else {
+                Reported::Yes
             }
         }
     }
@@ -104,20 +105,25 @@ pub(crate) fn report_oldest(lists: &Store<NodeWipe>) {
 
 /// Enqueues the records whose wipe has changed.
 pub(crate) fn enqueue_records(event: &Event<NodeWipe>, recreation: &PodRecreation) {
+    for record in changed(event) {
+        recreation.enqueue(record);
+    }
+}
+
+/// The records whose wipe has changed.
+fn changed(event: &Event<NodeWipe>) -> Vec<ObjectKey> {
     let (old, new) = match event {
         Event::Added { object, .. } => (None, Some(object)),
         Event::Updated { old, new } => (Some(old), Some(new)),
         Event::Deleted { last, .. } => (Some(last), None),
-        _ => return,
+        _ => return Vec::new(),
     };
     let of = |list: Option<&Stored<NodeWipe>>, uid: &Uid| -> Option<Wipe> {
         list.and_then(|list| list.wipes.get(uid)).cloned()
     };
     let all = old.into_iter().chain(new).flat_map(|list| &list.wipes);
     let changed = all.filter(|(uid, _)| of(old, uid) != of(new, uid));
-    for (_, wipe) in changed {
-        recreation.enqueue(record_key(wipe));
-    }
+    changed.map(|(_, wipe)| record_key(wipe)).collect()
 }
 
 /// Enqueues the lists of the nodes that a record names or named, when the record changes.
@@ -200,7 +206,7 @@ impl Component<NodeWipe> for Wipes {
 
     fn observe(&self, list: &Stored<NodeWipe>) -> WipesSnapshot {
         let wipes = list.wipes.iter().map(|(uid, wipe)| {
-            let reported = self.reported(uid, wipe);
+            let reported = reported(&self.records.lookup(&record_key(wipe)), uid);
             (uid.clone(), wipe.clone(), reported)
         });
         WipesSnapshot {
@@ -232,10 +238,14 @@ impl Component<NodeWipe> for Wipes {
 
 #[cfg(test)]
 mod tests {
+    use belayer_core::LogicalTime;
+    use belayer_core::slim::Slim;
     use belayer_holds::node_wipe::{Report, WipeState};
     use rstest::rstest;
 
     use super::*;
+    use crate::api::ConditionStatus;
+    use crate::decide::tests::case;
 
     const NOW: i64 = 200_000;
 
@@ -281,6 +291,139 @@ mod tests {
             Some(Write::Step(over)) => assert_eq!(over, [uid]),
             _ => assert_eq!(decision.due.is_some(), waits_for_the_store),
         }
+    }
+
+    /// A record whose pod `u-1` was rejected on `node-1`.
+    fn record(wiped: Option<ConditionStatus>) -> Record {
+        let mut record = case::record(None);
+        record.status.conditions.clear();
+        if let Some(status) = wiped {
+            let kind = ConditionType::StateWiped;
+            record
+                .status
+                .set(kind, status, ("", ""), Timestamp::UNIX_EPOCH);
+        }
+        record
+    }
+
+    fn stored<K: Slim>(object: K) -> Stored<K> {
+        Stored::fresh(Arc::new(object), LogicalTime::now())
+    }
+
+    #[rstest]
+    #[case::not_known(Lookup::Unknown, "u-1", Reported::Unknown)]
+    #[case::no_record(Lookup::Absent, "u-1", Reported::Yes)]
+    #[case::waits(
+        Lookup::Found(stored(record(Some(ConditionStatus::False)))),
+        "u-1",
+        Reported::No
+    )]
+    #[case::has_not_asked(Lookup::Found(stored(record(None))), "u-1", Reported::No)]
+    #[case::has_it(
+        Lookup::Found(stored(record(Some(ConditionStatus::True)))),
+        "u-1",
+        Reported::Yes
+    )]
+    #[case::waits_for_a_later_pod(
+        Lookup::Found(stored(record(Some(ConditionStatus::False)))),
+        "u-0",
+        Reported::Yes
+    )]
+    fn whether_a_record_has_its_report(
+        #[case] record: Lookup<Record>,
+        #[case] uid: &str,
+        #[case] expected: Reported,
+    ) {
+        assert_eq!(reported(&record, &Uid::new(uid)), expected);
+    }
+
+    fn list(wipes: &[(&str, Wipe)]) -> Stored<NodeWipe> {
+        stored(NodeWipe {
+            meta: case::meta("node-1", "n-1"),
+            wipes: wipes
+                .iter()
+                .map(|(uid, wipe)| (Uid::new(*uid), wipe.clone()))
+                .collect(),
+            forgotten: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn records_whose_wipe_changed_are_worked_on() {
+        let of = |record: &str, state| Wipe {
+            record: record.into(),
+            ..wipe(NOW, state)
+        };
+        let (old, new) = (
+            list(&[
+                ("u-1", of("same", None)),
+                ("u-2", of("reported", None)),
+                ("u-3", of("removed", DONE)),
+            ]),
+            list(&[
+                ("u-1", of("same", None)),
+                ("u-2", of("reported", DONE)),
+                ("u-4", of("new", None)),
+            ]),
+        );
+        let names = |event: &Event<NodeWipe>| {
+            let mut names: Vec<_> = changed(event)
+                .iter()
+                .map(|key| key.name().to_owned())
+                .collect();
+            names.sort_unstable();
+            names.dedup();
+            names
+        };
+        let added = Event::Added {
+            object: new.clone(),
+            initial: false,
+        };
+        assert_eq!(names(&added), ["new", "reported", "same"]);
+        let deleted = Event::Deleted {
+            last: old.clone(),
+            final_state_known: true,
+        };
+        assert_eq!(names(&deleted), ["removed", "reported", "same"]);
+        assert_eq!(
+            names(&Event::Updated { old, new }),
+            ["new", "removed", "reported"]
+        );
+    }
+
+    #[test]
+    fn a_changed_record_has_the_lists_of_its_nodes_worked_on() {
+        let on = |node: &str, wiped| {
+            let mut record = record(wiped);
+            record.status.node_name = Some(node.into());
+            stored(record)
+        };
+        let names = |event: &Event<Record>| {
+            let queue = WorkQueue::new("lists");
+            enqueue_node(event, &queue);
+            let mut names = Vec::new();
+            while let Some(item) = queue.try_next() {
+                names.push(item.key().name().to_owned());
+            }
+            names.sort_unstable();
+            names
+        };
+        let waits = Some(ConditionStatus::False);
+        let moved = Event::Updated {
+            old: on("node-1", waits),
+            new: on("node-2", waits),
+        };
+        assert_eq!(names(&moved), ["node-1", "node-2"]);
+        let deleted = Event::Deleted {
+            last: on("node-1", waits),
+            final_state_known: true,
+        };
+        assert_eq!(names(&deleted), ["node-1"]);
+        let without = Event::Deleted {
+            last: on("node-1", None),
+            final_state_known: true,
+        };
+        assert_eq!(names(&without), [""; 0]);
     }
 
     #[test]
