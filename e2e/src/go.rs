@@ -49,11 +49,11 @@ pub(crate) struct Package<'a> {
 }
 
 impl Package<'_> {
-    /// Builds it. `tell` is called for every compiled package.
+    /// Builds it. `report` is called for every compiled package.
     ///
     /// # Errors
     /// When the build fails; with the end of its output.
-    pub(crate) fn build(&self, tell: impl Fn(&str)) -> Result<()> {
+    pub(crate) fn build(&self, report: impl Fn(&str)) -> Result<()> {
         let name = self.name;
         let mut go = Command::new("go")
             .args([
@@ -78,7 +78,7 @@ impl Package<'_> {
             for line in BufReader::new(stderr.take(64 << 20)).lines() {
                 let line = line?;
                 packages += 1;
-                tell(&format!("{name}: {packages} packages, {line}"));
+                report(&format!("{name}: {packages} packages, {line}"));
                 reported.push(line);
             }
         }

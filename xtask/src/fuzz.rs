@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::cargo::{cargo, root};
 
-/// Run the property tests of what reads foreign input for minutes each, with new random input in every round
+/// Run the property tests of what reads untrusted input for minutes each, with new random input in every round
 ///
 /// They are the tests `fuzz_*` that `cargo test` runs with few cases. A target fails if it panics, if a property does not
 /// hold, or if its process needs more memory than --most-mib. proptest prints the smallest input that fails and writes its

@@ -30,7 +30,7 @@ Exit codes:
   1  an error
   2  wrong usage";
 
-/// Keeps deleted Kubernetes objects by a finalizer until it is safe to remove them.
+/// Delays the deletion of pods, workflows and PVCs until it is safe, and explains why anything is stuck in Terminating.
 #[derive(Debug, Parser)]
 #[command(
     name = "belayer",
@@ -94,7 +94,7 @@ pub enum Command {
     /// Print the completion script for a shell
     #[command(after_help = crate::manual::COMPLETIONS_HELP)]
     Completions(CompletionsArguments),
-    /// Print how a command line can go on
+    /// Print completions for a partial command line
     #[command(name = "__complete", after_help = PRINTS, hide = true)]
     Complete(CompleteArguments),
     /// Print or write manual pages

@@ -52,7 +52,7 @@ pub fn built() -> impl Iterator<Item = &'static str> {
 }
 
 fn suggestion(name: &str) -> String {
-    let known: Vec<_> = built().chain(["*"]).collect();
+    let known: Vec<_> = built().collect();
     belayer_controller::config::suggest::suggestion(name, &known)
 }
 

@@ -20,6 +20,7 @@ Examples:
 
 Exit codes:
   0  done
+  1  an error
   2  wrong usage";
 
 /// Arguments of `belayer completions`.

@@ -22,6 +22,7 @@ fn text(bytes: &[u8]) -> String {
 #[case::a_missing_kubeconfig(&["run", "--kubeconfig=/nowhere/config"], "cannot read /nowhere/config: ")]
 #[case::no_cluster_at_all(&["run"], "no cluster configured: pass --kubeconfig")]
 #[case::an_unknown_controller(&["run", "--controllers=*,-pod-finaliser"], "did you mean `pod-finalizer`?")]
+#[case::a_controller_that_is_like_no_other(&["run", "--controllers=x"], "unknown controller \"x\": use one of pod-finalizer, ")]
 #[case::a_missing_configuration(&["run", "--config=/nowhere/b.yaml"], "/nowhere/b.yaml: cannot read the file: ")]
 #[case::a_bad_namespace(&["run", "--own-namespace=A"], "--own-namespace: invalid namespace name \"A\"")]
 fn wrong_configuration_is_one_line_and_exit_code_2(#[case] arguments: &[&str], #[case] says: &str) {

@@ -90,7 +90,7 @@ pub(crate) struct Observed<'a> {
     pub workloads: &'a ReadResult<Vec<Workload>>,
     /// The Leases of the known controllers.
     pub leases: Vec<&'a ReadResult<Lease>>,
-    /// For a controller of Belayer's: what tells its Deployment from the others.
+    /// For a controller of Belayer's: what distinguishes its Deployment from the others.
     pub own: Option<OwnDeployment<'a>>,
 }
 

@@ -158,7 +158,7 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// If the server cannot be reached, is no API server, or does not accept the credentials: then no other read can
+    /// If the server cannot be reached, is not an API server, or does not accept the credentials: then no other read can
     /// succeed.
     pub async fn server_version(&self) -> Result<Option<String>, RequestError> {
         #[derive(serde::Deserialize)]

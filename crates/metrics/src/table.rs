@@ -120,7 +120,7 @@ use Unit::{Bytes, Count, Seconds};
 /// comment of a metric is its `# HELP`.
 macro_rules! metrics {
     ($($(#[doc = $help:literal])+ $constant:ident = $name:literal: $kind:expr, $unit:expr, $labels:expr;)+) => {
-        $(// As code: it is no Markdown.
+        $(// As code: it is not Markdown.
         #[doc = concat!("``", $($help),+, " ``")]
         pub const $constant: &str = $name;)+
 

@@ -217,7 +217,7 @@ fn expressions() -> Vec<String> {
 }
 
 /// Metrics of kube-state-metrics, and their labels.
-const FOREIGN: &[(&str, &[&str])] = &[("kube_lease_renew_time", &["namespace", "lease"])];
+const OTHERS: &[(&str, &[&str])] = &[("kube_lease_renew_time", &["namespace", "lease"])];
 
 /// The metric of a series.
 fn metric_of(name: &str) -> Option<&'static Metric> {
@@ -238,7 +238,7 @@ fn problems(expression: &str) -> Vec<String> {
     let mut problems = Vec::new();
     let mut labels: BTreeSet<&str> = OF_THE_SCRAPE.iter().copied().collect();
     for selector in &query.selectors {
-        if let Some((_, own)) = FOREIGN.iter().find(|(name, _)| *name == selector.name) {
+        if let Some((_, own)) = OTHERS.iter().find(|(name, _)| *name == selector.name) {
             labels.extend(*own);
             continue;
         }

@@ -126,7 +126,7 @@ async fn run(testbed: Testbed) -> Result<Report> {
             let mut belayer = Measured::start(|| latency::start(&testbed, &plane, port))?;
             wait_until_ready(belayer.process(), port).await?;
             // They have their holds, and end, before the attack.
-            let prefixes = ["raw", "ours"].map(|of| format!("{of}-{index}-{round}"));
+            let prefixes = ["raw", "belayer"].map(|of| format!("{of}-{index}-{round}"));
             let for_raw = latency::prepare(client, releases, &prefixes[0]).await?;
             let for_us = latency::prepare(client, releases, &prefixes[1]).await?;
             let signals = Signals::default();

@@ -168,7 +168,7 @@ impl Replicas {
 }
 
 impl Replica {
-    /// Lets the process stand still, then go on.
+    /// Stops the process with SIGSTOP for this time, then continues it.
     pub(super) async fn freeze(&self, time: Duration) -> Result<()> {
         self.belayer.signal(Signal::STOP)?;
         tokio::time::sleep(time).await;

@@ -20,7 +20,7 @@ use crate::wait::answered;
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A finalizer of another program. Belayer must never remove it.
-const FOREIGN: &str = "example.com/keep";
+const OTHERS: &str = "example.com/keep";
 
 /// What a user does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -154,7 +154,7 @@ impl User {
         let pods = self.cluster.pods();
         let names = ["a", "b"].map(|step| format!("{name}-{step}"));
         for (at, name) in names.iter().enumerate() {
-            let with = |pod: PodBuilder| if at == 0 { pod } else { pod.finalizer(FOREIGN) };
+            let with = |pod: PodBuilder| if at == 0 { pod } else { pod.finalizer(OTHERS) };
             let pod = with(pod(name).of(&workflow)).annotation(NODE_ID, name);
             create(&pods, &pod.build()?).await?;
         }
@@ -205,8 +205,8 @@ impl User {
                 Ok(Some(found))
             })
             .await?
-            .filter(|found| finalizers(found) == [FOREIGN])
-            .with_context(|| format!("{name} has lost {FOREIGN}"))?;
+            .filter(|found| finalizers(found) == [OTHERS])
+            .with_context(|| format!("{name} has lost {OTHERS}"))?;
             let none = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
             let how = PatchParams::default();
             // A repeated patch may find that the first one was carried out.

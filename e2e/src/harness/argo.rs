@@ -60,7 +60,7 @@ impl Argo {
     pub fn start(cluster: &Cluster, options: ArgoOptions) -> Self {
         let taken = Arc::new(Mutex::default());
         let (stop, mut stopped) = watch::channel(false);
-        let mut standin = SimulatedArgo {
+        let mut controller = SimulatedArgo {
             cluster: cluster.clone(),
             options,
             taken: Arc::clone(&taken),
@@ -68,7 +68,7 @@ impl Argo {
         };
         let task = tokio::spawn(async move {
             while !*stopped.borrow_and_update() {
-                standin.round().await?;
+                controller.round().await?;
                 tokio::select! {
                     _ = stopped.changed() => {}
                     () = tokio::time::sleep(PAUSE) => {}
@@ -118,7 +118,7 @@ impl SimulatedArgo {
         for workflow in &workflows {
             let own: Vec<_> = pods.iter().filter(|pod| is_owned(pod, workflow)).collect();
             if workflow.metadata.deletion_timestamp.is_none() {
-                self.look(workflow, &own).await?;
+                self.process(workflow, &own).await?;
             }
         }
         for cleanup in self.cleanup.clone() {
@@ -139,8 +139,8 @@ impl SimulatedArgo {
         Ok(())
     }
 
-    /// Looks at a workflow, and writes what has changed into it.
-    async fn look(&mut self, workflow: &DynamicObject, pods: &[&DynamicObject]) -> Result<()> {
+    /// Processes a workflow, and writes what has changed into it.
+    async fn process(&mut self, workflow: &DynamicObject, pods: &[&DynamicObject]) -> Result<()> {
         let mut object = serde_json::to_value(workflow)?;
         if self.options.deletes {
             object["spec"]["podGC"] =
@@ -166,9 +166,9 @@ impl SimulatedArgo {
             results: &results,
             now: Timestamp::now(),
         };
-        let look = model::look(&Rules::default(), &observed);
-        let Some(mut patch) = look.patch else {
-            self.cleanup.extend(look.cleanup);
+        let processed = model::look(&Rules::default(), &observed);
+        let Some(mut patch) = processed.patch else {
+            self.cleanup.extend(processed.cleanup);
             return Ok(());
         };
         let changed = patch["status"]["nodes"]
@@ -193,7 +193,7 @@ impl SimulatedArgo {
             .patch(&name, &PatchParams::default(), &patch)
             .await;
         if accepted(patched)? {
-            self.cleanup.extend(look.cleanup);
+            self.cleanup.extend(processed.cleanup);
             let phase = |id: &String| {
                 changed.get(id)?["phase"]
                     .as_str()

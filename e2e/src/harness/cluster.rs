@@ -286,7 +286,7 @@ impl Cluster {
     pub fn shared_belayer(&self) -> Result<&Belayer> {
         match &self.0.shared {
             Shared::Process(belayer) => Ok(belayer),
-            Shared::Pods => bail!("Belayer is no process of the harness"),
+            Shared::Pods => bail!("Belayer is not a process of the harness"),
             Shared::None => bail!("an exclusive scenario has to start its own Belayer"),
         }
     }

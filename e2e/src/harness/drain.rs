@@ -26,7 +26,7 @@ pub const BELAYERS: &str = "belayer.dev/";
 const DEADLINE: Duration = Duration::from_secs(400);
 
 /// A finalizer of another controller that must stay.
-const FOREIGN: &str = "z.example.com/theirs";
+const OTHERS: &str = "z.example.com/theirs";
 
 /// Requests in parallel.
 const PARALLEL: usize = 24;
@@ -325,7 +325,7 @@ impl HeldObjects {
 fn finalizers(n: usize, belayers: &[&str]) -> Vec<String> {
     let mut all: Vec<String> = belayers.iter().map(|hold| (*hold).to_owned()).collect();
     if n.is_multiple_of(3) {
-        all.insert(n % (belayers.len() + 1), FOREIGN.to_owned());
+        all.insert(n % (belayers.len() + 1), OTHERS.to_owned());
     }
     all
 }

@@ -210,9 +210,6 @@ impl PodBuilder {
     }
 
     /// The object to create.
-    ///
-    /// Never in practice: the document is a valid pod.
-    /// Never in practice: the document is a pod.
     pub fn build(&self) -> Result<DynamicObject> {
         let mut document = json!({
             "apiVersion": "v1",

@@ -226,7 +226,7 @@ impl<'a> State<'a> {
         let run = summary::Run {
             duration: self.started.elapsed(),
             disruptions: self.disruptions,
-            // The first one is no interruption.
+            // The first one is not an interruption.
             interruptions: self.lists.saturating_sub(1),
             is_complete: self.is_complete(),
         };

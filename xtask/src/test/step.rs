@@ -181,7 +181,7 @@ struct Output {
     ignored: Vec<String>,
     /// What failed tests say: other test binaries follow, so that the last lines do not contain it.
     failures: Vec<String>,
-    tells_failures: bool,
+    in_failures: bool,
     last: VecDeque<String>,
 }
 
@@ -193,7 +193,7 @@ impl Output {
             counts: None,
             ignored: Vec::new(),
             failures: Vec::new(),
-            tells_failures: false,
+            in_failures: false,
             last: VecDeque::new(),
         }
     }
@@ -204,14 +204,14 @@ impl Output {
             Kind::Tests => Counts::of_cargo_test(line),
             Kind::Scenarios(_) => Counts::of_scenarios(line),
         };
-        self.tells_failures = match self.kind {
+        self.in_failures = match self.kind {
             Kind::Check => false,
-            Kind::Tests => counts.is_none() && (self.tells_failures || line == "failures:"),
+            Kind::Tests => counts.is_none() && (self.in_failures || line == "failures:"),
             Kind::Scenarios(_) => {
-                line.starts_with("FAIL ") || self.tells_failures && line.starts_with("     ")
+                line.starts_with("FAIL ") || self.in_failures && line.starts_with("     ")
             }
         };
-        if self.tells_failures && self.failures.len() < FAILURE_LINES {
+        if self.in_failures && self.failures.len() < FAILURE_LINES {
             self.failures.push(line.to_owned());
         }
         if let Some(counts) = counts {
@@ -263,7 +263,7 @@ impl Output {
         }
         let seconds = took.as_secs_f64();
         let cpu = (used.rusage.utime + used.rusage.stime).as_secs_f64();
-        let told = if self.kind == Kind::Check {
+        let summary = if self.kind == Kind::Check {
             String::new()
         } else {
             format!(": {counts}")
@@ -273,9 +273,9 @@ impl Output {
             text.fold(name.to_owned(), |text, line| text + "\n     | " + line)
         });
         if counts.failed == 0 {
-            println!("ok   {name} {seconds:.1} s ({cpu:.1} s of CPU time){told}");
+            println!("ok   {name} {seconds:.1} s ({cpu:.1} s of CPU time){summary}");
         } else {
-            println!("FAIL {name} {seconds:.1} s ({cpu:.1} s of CPU time){told}");
+            println!("FAIL {name} {seconds:.1} s ({cpu:.1} s of CPU time){summary}");
             if !matches!(self.kind, Kind::Scenarios(_)) || self.counts.is_none() {
                 for line in self.text_of_failure(FAILURE_LINES) {
                     println!("     | {line}");
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_scenarios_are_told_again_at_the_end() {
+    fn failed_scenarios_are_printed_again_at_the_end() {
         let lines = [
             "ok   a 1 s",
             "FAIL b 1 s",
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_failed_check_is_told_again() {
+    fn the_end_of_a_failed_check_is_printed_again() {
         let step = Step::check("numbers", shell("seq 500; exit 1"));
         let failure = step.run().unwrap().failure.unwrap();
         assert!(failure.starts_with("numbers\n     | 461\n") && failure.ends_with("| 500"));

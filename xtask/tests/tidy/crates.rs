@@ -32,7 +32,7 @@ fn packages() -> Vec<serde_json::Value> {
 
 fn edges() -> Edges {
     let packages = packages();
-    let ours: BTreeSet<&str> = packages
+    let members: BTreeSet<&str> = packages
         .iter()
         .map(|package| package["name"].as_str().unwrap())
         .collect();
@@ -44,7 +44,7 @@ fn edges() -> Edges {
                 .filter(|dependency| dependency["kind"].as_str() == wanted);
             let names = fitting.map(|dependency| dependency["name"].as_str().unwrap());
             names
-                .filter(|name| ours.contains(name))
+                .filter(|name| members.contains(name))
                 .map(str::to_owned)
                 .collect()
         };

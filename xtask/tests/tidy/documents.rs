@@ -215,8 +215,8 @@ fn every_page_that_code_or_a_manifest_names_exists() {
                 .split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '.')))
                 .next()
                 .unwrap_or_default();
-            let ours = name.ends_with(".md") && !text[..at].ends_with('/');
-            if ours && !root().join(name).exists() {
+            let is_page = name.ends_with(".md") && !text[..at].ends_with('/');
+            if is_page && !root().join(name).exists() {
                 missing.push(format!("{}: {name}", in_repository(file)));
             }
         }
@@ -316,6 +316,23 @@ fn every_page_of_the_book_is_in_its_summary() {
         }
     });
     assert_eq!(listed, pages);
+}
+
+/// Whoever follows a title of the summary finds it at the top of the page. The first page has the name of the project.
+#[test]
+fn the_title_of_a_page_is_that_of_the_summary() {
+    let folder = root().join(BOOK);
+    let summary = fs::read_to_string(folder.join("SUMMARY.md")).unwrap();
+    let mut differ = Vec::new();
+    for line in summary.lines().filter(|line| line.starts_with("- [")) {
+        let (title, file) = line[3..].trim_end_matches(')').split_once("](").unwrap();
+        let page = fs::read_to_string(folder.join(file)).unwrap();
+        let heading = page.lines().next().unwrap_or_default().replace('`', "");
+        if heading != format!("# {title}") {
+            differ.push(format!("{file}: {heading:?}, in the summary {title:?}"));
+        }
+    }
+    assert!(differ.is_empty(), "{differ:#?}");
 }
 
 /// Row *site*: the parts of the book in their order.

@@ -12,6 +12,7 @@ mod documents;
 mod examples;
 mod figures;
 mod modules;
+mod requirements;
 mod words;
 
 use std::collections::BTreeSet;

@@ -106,7 +106,7 @@ impl<'a> Line<'a> {
         self.last
     }
 
-    /// The beginning of the last word that is no part of a candidate.
+    /// The beginning of the last word that is not part of a candidate.
     pub(super) fn prefix(&self) -> &'a str {
         let end = match (self.pending, self.last.starts_with("--")) {
             (None, true) => self.last.find('='),

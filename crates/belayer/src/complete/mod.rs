@@ -1,5 +1,5 @@
-//! `belayer __complete`: how a command line can go on, for `kubectl belayer` and shells. Kinds, names and namespaces are
-//! read from the cluster.
+//! `belayer __complete`: completions for a partial command line, for `kubectl belayer` and shells. Kinds, names and
+//! namespaces are read from the cluster.
 
 mod line;
 mod live;

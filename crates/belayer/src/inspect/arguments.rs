@@ -167,7 +167,8 @@ pub struct StatusArguments {
 #[derive(Debug, Clone, Args)]
 #[command(mut_arg("output", |output| output.value_parser(Output::of_data())))]
 pub struct CheckArguments {
-    /// Controllers to check for, as `belayer run` takes them
+    /// Controllers whose requirements are checked; same syntax as in
+    /// `belayer run`
     #[arg(
         long,
         value_name = "LIST",
@@ -182,8 +183,8 @@ pub struct CheckArguments {
     #[arg(long, value_name = "NAME")]
     pub leader_elect_resource_name: Option<String>,
 
-    /// Check the permissions of a ServiceAccount instead of your own; belayer in
-    /// Belayer's namespace unless named
+    /// Check the permissions of a ServiceAccount instead of your own. Default
+    /// account: `belayer` in Belayer's namespace
     #[arg(
         long,
         value_name = "NAMESPACE/NAME",

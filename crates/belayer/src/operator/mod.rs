@@ -174,7 +174,7 @@ impl Operator {
             .map(|handle| list_state_known(handle.state()))
             .collect();
         tasks.spawn(self.namespaces.run(informers.clone()));
-        let grounded = async {
+        let namespaces_and_owners = async {
             if self.namespaces_first {
                 namespaces.await;
             }
@@ -184,7 +184,11 @@ impl Operator {
             let all = futures::future::join_all(all_heard_of);
             let _ = tokio::time::timeout(OWNERS_WITHIN, all).await;
         };
-        if stop.run_until_cancelled(grounded).await.is_some() {
+        if stop
+            .run_until_cancelled(namespaces_and_owners)
+            .await
+            .is_some()
+        {
             for handle in self.objects {
                 tasks.spawn(handle.run(informers.clone()));
             }

@@ -45,7 +45,8 @@ pub struct RunArguments {
     pub kube_api_burst: Option<u32>,
 
     /// Releases of one kind in flight at once; fewer while the API server is
-    /// overloaded. No more than `--workers` and 64 [default: 64]
+    /// overloaded. Effective maximum: `--workers`, and the 64 requests that a
+    /// process may have in flight [default: 64]
     #[arg(
         long,
         value_name = "N",

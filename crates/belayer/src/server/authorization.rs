@@ -213,7 +213,7 @@ impl Authorization {
 }
 
 /// Answers 401 without a valid token, 403 without the permission, 429 if too many requests of the client wait, and 500 if the
-/// API server does not tell.
+/// API server does not report the result.
 async fn check(
     State(authorization): State<Arc<Authorization>>,
     request: Request,

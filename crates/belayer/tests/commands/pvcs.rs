@@ -183,7 +183,7 @@ async fn a_renewed_lease_proves_a_running_belayer_without_pods(
         text.contains("It runs elsewhere: no pod in belayer-system is labelled"),
         "{text}"
     );
-    assert!(text.contains("laptop_0 leads, renewed"), "{text}");
+    assert!(text.contains("laptop_0 is the leader, renewed"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

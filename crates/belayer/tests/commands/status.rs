@@ -245,8 +245,8 @@ async fn status_shows_held_waiting_and_denied_objects_and_the_leader() {
     let expected = "\
 Belayer holds 2 objects on Kubernetes v1.36.3+belayer-sandbox; 1 deletion
   waits for it.
-Version 0.1.0 in belayer-system: 1 of 2 pods ready; belayer-a_0 leads, renewed
-  <age> ago.
+Version 0.1.0 in belayer-system: 1 of 2 pods ready; belayer-a_0 is the leader,
+  renewed <age> ago.
 
 CONTROLLER           HELD   WAITING   DENIED   OLDEST
 pod-finalizer        2      1         1        <age> shop/pods/build-1

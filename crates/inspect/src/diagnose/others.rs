@@ -62,7 +62,7 @@ fn health_of_known(
     controller_health::of_known(entry, kind, &seen, now)
 }
 
-/// What tells the Deployment of a component of Belayer's from its others.
+/// What distinguishes the Deployment of a component of Belayer's from its others.
 fn own_deployment<'a>(entry: &Entry, component: &str, world: &'a World) -> OwnDeployment<'a> {
     // A separate Deployment has a separate Lease, and only the gate names that.
     let is_apart = match &*entry.controllers {

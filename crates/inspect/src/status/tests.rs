@@ -105,8 +105,8 @@ fn status() -> Status {
 fn the_text_is_a_table_that_fits() {
     let expected = "\
 Belayer holds 1203 objects on Kubernetes v1.36.3; 12 deletions wait for it.
-Version 0.1.0 in belayer-system: 1 of 2 pods ready; belayer-7d9c_1 leads,
-  renewed 2s ago.
+Version 0.1.0 in belayer-system: 1 of 2 pods ready; belayer-7d9c_1 is the
+  leader, renewed 2s ago.
 
 CONTROLLER       HELD   WAITING   DENIED   OLDEST
 pod-finalizer    1200   12        1        14m shop/pods/build-1

@@ -91,7 +91,9 @@ fn running(installation: &Installation) -> String {
     };
     let ready = pods.iter().filter(|pod| pod.ready).count();
     let mut leads = match &installation.leader {
-        Some(leader) if !leader.lapsed => format!("{} leads, {}", leader.identity, renewed(leader)),
+        Some(leader) if !leader.lapsed => {
+            format!("{} is the leader, {}", leader.identity, renewed(leader))
+        }
         Some(leader) => format!("no leader, the last one was {}", leader.identity),
         None if !installation.unread_leases.is_empty() => "the leader is unknown".to_owned(),
         None if installation.other_leases.is_empty() => "no Lease is held".to_owned(),

@@ -1,5 +1,5 @@
 //! Invalid files and flags with their error messages: `bad.txt` in this directory. Each error has one or two
-//! lines, names its location, and tells how to correct it.
+//! lines, names its location, and says how to correct it.
 //!
 //! `UPDATE_SNAPSHOTS=1 cargo test --workspace --lib -- bad_configuration` writes it anew.
 
