@@ -81,12 +81,6 @@ impl Process {
         self.pid().map(|pid| (self.name.clone(), pid))
     }
 
-    /// Path of the log.
-    #[must_use]
-    pub fn log_path(&self) -> &Path {
-        &self.log
-    }
-
     /// The log so far.
     ///
     /// # Errors
