@@ -17,7 +17,6 @@ pub struct Kubectl {
 
 impl Kubectl {
     /// Whether kubectl is installed.
-    #[must_use]
     pub fn is_installed() -> bool {
         let version = std::process::Command::new("kubectl")
             .args(["version", "--client"])
@@ -28,9 +27,7 @@ impl Kubectl {
     }
 
     /// Runs one command and returns its output.
-    ///
-    /// # Errors
-    /// When it fails (with its output) or does not exit within [`SOON`].
+    /// Fails if the command fails (the error contains its output) or does not exit within [`SOON`].
     pub async fn run<const N: usize>(&self, arguments: [&str; N]) -> Result<String> {
         let running = self.command().args(arguments).stdin(Stdio::null()).output();
         let printed = match tokio::time::timeout(SOON, running).await {
@@ -48,7 +45,6 @@ impl Kubectl {
     }
 
     /// The command itself, for commands that keep running.
-    #[must_use]
     pub fn command(&self) -> Command {
         let mut command = Command::new("kubectl");
         command

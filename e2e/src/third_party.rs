@@ -183,10 +183,7 @@ impl ThirdParty {
             }
     }
 
-    /// Its folder in the cache; installs it there the first time.
-    ///
-    /// # Errors
-    /// When it cannot be installed: with the end of the output.
+    /// Its folder in the cache; installs it there the first time. The error contains the end of the output.
     pub(crate) fn installed(self) -> Result<PathBuf> {
         let texts: Vec<&str> = self.files().iter().map(|(_, text)| *text).collect();
         let folder = cache_dir()
@@ -272,9 +269,6 @@ impl ThirdParty {
 }
 
 /// The program of an installed Chromium.
-///
-/// # Errors
-/// When none is installed.
 pub(crate) fn chromium() -> Result<&'static str> {
     let programs = ["chromium", "chromium-browser", "google-chrome"];
     let mut installed = programs.into_iter().filter(|name| is_installed(name));
@@ -303,9 +297,6 @@ fn run(folder: &Path, arguments: &[&str]) -> Result<()> {
 }
 
 /// The folder of the sample controller's own manifests, in the Go module.
-///
-/// # Errors
-/// When go does not name it.
 pub(crate) fn sample_manifests(installed: &Path) -> Result<PathBuf> {
     let listed = Command::new("go")
         .args(["list", "-m", "-f", "{{.Dir}}", "k8s.io/sample-controller"])

@@ -70,16 +70,12 @@ pub(crate) struct Bench {
 
 impl Bench {
     /// Runs it.
-    ///
-    /// # Errors
-    /// When the measured work fails: there is no figure without it.
     pub(crate) async fn run(&self, testbed: Testbed) -> Result<Report> {
         (self.run)(testbed).await
     }
 }
 
 /// All benchmarks, in the order of `--list`.
-#[must_use]
 pub(crate) fn all() -> Vec<Bench> {
     vec![
         drain::many(),
@@ -128,10 +124,7 @@ impl Testbed {
     }
 }
 
-/// Waits until Belayer is ready.
-///
-/// # Errors
-/// When it ends before, or is not ready within two minutes.
+/// Waits until Belayer is ready. Fails if it ends before, or is not ready within two minutes.
 pub(crate) async fn wait_until_ready(belayer: &mut Process, port: u16) -> Result<()> {
     let started = Instant::now();
     while let Err(why) = belayer_readiness(port).await {
@@ -153,9 +146,6 @@ pub(crate) async fn belayer_is_ready(port: u16) -> bool {
 }
 
 /// The same, with the reason if it has not.
-///
-/// # Errors
-/// When it has not.
 pub(crate) async fn belayer_readiness(port: u16) -> Result<()> {
     get(loopback(port), "/readyz").await.map(drop)
 }

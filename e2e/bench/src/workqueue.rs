@@ -95,9 +95,6 @@ async fn spend(program: &Path, arguments: &[&str]) -> Result<Spent> {
 }
 
 /// Runs Belayer's queue in a separate process, as the peers; prints its cost.
-///
-/// # Errors
-/// When a key was lost.
 pub(crate) async fn alone(count: usize) -> Result<()> {
     let _exporter = belayer_metrics::Exporter::install()?;
     let queue: WorkQueue<Arc<str>> = WorkQueue::new("bench");

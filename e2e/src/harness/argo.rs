@@ -80,15 +80,11 @@ impl Argo {
     }
 
     /// The results it has consumed: phases by pod name.
-    #[must_use]
     pub fn taken(&self) -> BTreeMap<String, String> {
         lock(&self.taken).clone()
     }
 
     /// Stops it.
-    ///
-    /// # Errors
-    /// When it received an unexpected error.
     pub async fn stop(mut self) -> Result<()> {
         self.stop.send_replace(true);
         (&mut self.task)

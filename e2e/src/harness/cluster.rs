@@ -95,15 +95,11 @@ impl Cluster {
     // ---- the cluster itself
 
     /// A client with all permissions.
-    #[must_use]
     pub fn client(&self) -> &Client {
         self.0.backend.client()
     }
 
     /// The address of the API server, as Belayer's kubeconfig has it.
-    ///
-    /// # Errors
-    /// When the kubeconfig cannot be read, or names no address and port.
     pub fn server_address(&self) -> Result<SocketAddr> {
         let read = kube::config::Kubeconfig::read_from(self.0.backend.belayer_kubeconfig())?;
         let mut clusters = read.clusters.into_iter();
@@ -117,15 +113,11 @@ impl Cluster {
     }
 
     /// The scenario's namespace.
-    #[must_use]
     pub fn namespace(&self) -> &str {
         &self.0.namespace
     }
 
     /// Creates a second namespace, removed with the first.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn another_namespace(&self, suffix: &str, labels: Value) -> Result<String> {
         let name = format!("{}-{suffix}", self.namespace());
         self.create_namespace(&name, labels).await?;
@@ -134,9 +126,6 @@ impl Cluster {
     }
 
     /// The data of the gate.
-    ///
-    /// # Errors
-    /// When there is none.
     pub async fn gate(&self) -> Result<Value> {
         let gate = kinds::gates(self.client(), HOME)
             .get("belayer-gate")
@@ -145,9 +134,6 @@ impl Cluster {
     }
 
     /// Waits until this key of the gate has this value.
-    ///
-    /// # Errors
-    /// When it does not get it.
     pub async fn gate_shows(&self, key: &str, expected: &str) -> Result<()> {
         eventually(
             &format!("{key} of the gate is {expected}"),
@@ -189,13 +175,11 @@ impl Cluster {
     }
 
     /// Whether the provider has this capability.
-    #[must_use]
     pub fn can(&self, capability: Capability) -> bool {
         self.0.backend.capabilities().contains(&capability)
     }
 
     /// The cluster behind this view.
-    #[must_use]
     pub fn backend(&self) -> &dyn Backend {
         &*self.0.backend
     }
@@ -204,10 +188,7 @@ impl Cluster {
         Arc::clone(&self.0.backend)
     }
 
-    /// The record of Belayer's requests.
-    ///
-    /// # Errors
-    /// If the provider has none: the scenario must declare [`Capability::Recorder`].
+    /// The record of Belayer's requests. A scenario that calls it must declare [`Capability::Recorder`].
     pub fn recorder(&self) -> Result<&dyn Recorder> {
         self.0
             .backend
@@ -215,10 +196,7 @@ impl Cluster {
             .context("this provider has no record of requests")
     }
 
-    /// Fault injection.
-    ///
-    /// # Errors
-    /// If the provider has none: the scenario must declare [`Capability::Faults`].
+    /// Fault injection. A scenario that calls it must declare [`Capability::Faults`].
     pub fn faults(&self) -> Result<&Faults> {
         self.0
             .backend
@@ -227,13 +205,11 @@ impl Cluster {
     }
 
     /// Settings shared by all scenarios of this run.
-    #[must_use]
     pub fn setting(&self) -> &Setting {
         &self.0.setting
     }
 
     /// kubectl, as an admin in the scenario's namespace.
-    #[must_use]
     pub fn kubectl(&self) -> Kubectl {
         Kubectl {
             kubeconfig: self.0.backend.admin_kubeconfig().to_owned(),
@@ -242,9 +218,7 @@ impl Cluster {
     }
 
     /// Runs a script with bash, as an admin. Returns its output.
-    ///
-    /// # Errors
-    /// When it fails (with its output) or does not exit within ten minutes.
+    /// Fails if the script fails (the error contains its output) or does not exit within ten minutes.
     pub async fn sh(&self, script: &str) -> Result<String> {
         let output = Command::new("bash")
             .args(["-u", "-c", script])
@@ -263,7 +237,6 @@ impl Cluster {
     }
 
     /// A folder for the scenario's files.
-    #[must_use]
     pub fn dir(&self) -> &Path {
         &self.0.dir
     }
@@ -279,10 +252,7 @@ impl Cluster {
 
     // ---- Belayer
 
-    /// The Belayer of the shared scenarios.
-    ///
-    /// # Errors
-    /// In an exclusive scenario, and where Belayer runs as pods.
+    /// The Belayer of the shared scenarios. Fails in an exclusive scenario, and where Belayer runs as pods.
     pub fn shared_belayer(&self) -> Result<&Belayer> {
         match &self.0.shared {
             Shared::Process(belayer) => Ok(belayer),
@@ -292,10 +262,7 @@ impl Cluster {
     }
 
     /// The log of the Belayer of the shared scenarios, which contains the evidence of releases; `None` where it runs as
-    /// pods, which log less.
-    ///
-    /// # Errors
-    /// In an exclusive scenario, or when the log cannot be read.
+    /// pods, which log less. Fails in an exclusive scenario.
     pub fn shared_log(&self) -> Result<Option<String>> {
         match &self.0.shared {
             Shared::Pods => Ok(None),
@@ -304,17 +271,11 @@ impl Cluster {
     }
 
     /// Starts a Belayer with the default configuration and waits until it is ready.
-    ///
-    /// # Errors
-    /// When it does not become ready.
     pub async fn start_belayer(&self) -> Result<Belayer> {
         self.start_belayer_with(&BelayerOptions::default()).await
     }
 
     /// The same with other options.
-    ///
-    /// # Errors
-    /// When it does not become ready.
     pub async fn start_belayer_with(&self, options: &BelayerOptions) -> Result<Belayer> {
         let mut belayer = self.spawn_belayer(options)?;
         belayer.ready().await?;
@@ -322,9 +283,6 @@ impl Cluster {
     }
 
     /// Starts a Belayer without waiting.
-    ///
-    /// # Errors
-    /// When the binary cannot be started.
     pub fn spawn_belayer(&self, options: &BelayerOptions) -> Result<Belayer> {
         ensure!(
             matches!(self.0.shared, Shared::None),

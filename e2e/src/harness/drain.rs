@@ -43,10 +43,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Requires this exit code.
-    ///
-    /// # Errors
-    /// When it is another one; includes the output.
+    /// Requires this exit code. The error contains the output.
     pub fn exited_with(self, code: i32) -> Result<Self> {
         ensure!(
             self.code == code,
@@ -59,9 +56,6 @@ impl Output {
     }
 
     /// Standard output as JSON.
-    ///
-    /// # Errors
-    /// When it is not JSON.
     pub fn json(&self) -> Result<Value> {
         serde_json::from_str(&self.out).with_context(|| format!("not JSON: {}", self.out))
     }
@@ -69,18 +63,12 @@ impl Output {
 
 impl Cluster {
     /// Runs `belayer drain` with the admin's kubeconfig.
-    ///
-    /// # Errors
-    /// When it does not end in time.
     pub async fn drain(&self, arguments: &[&str]) -> Result<Output> {
         let kubeconfig = self.backend().admin_kubeconfig().to_owned();
         self.drain_as(&kubeconfig, arguments).await
     }
 
     /// The same with another kubeconfig.
-    ///
-    /// # Errors
-    /// When it does not end in time.
     pub async fn drain_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<Output> {
         let output = self
             .drain_command(kubeconfig, arguments)
@@ -99,9 +87,6 @@ impl Cluster {
     }
 
     /// Starts `belayer drain` without waiting for its end.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn spawn_drain(&self, arguments: &[&str]) -> Result<Child> {
         let kubeconfig: PathBuf = self.backend().admin_kubeconfig().to_owned();
         self.drain_command(&kubeconfig, arguments)
@@ -127,9 +112,6 @@ impl Cluster {
 
     /// Creates about `count` objects with holds, of several kinds, as an earlier Belayer would have left
     /// them: some terminating, some with further finalizers.
-    ///
-    /// # Errors
-    /// When the server refuses one.
     pub async fn fill(&self, count: usize) -> Result<()> {
         let of = |share: usize| count * share / 100;
         let workflow = self.workflow("filled").await?;
@@ -184,9 +166,6 @@ impl Cluster {
     }
 
     /// All objects of the kinds that [`Cluster::fill`] creates, without the fields that a release changes.
-    ///
-    /// # Errors
-    /// When they cannot be listed.
     pub async fn held_objects(&self) -> Result<HeldObjects> {
         let mut held_objects = HeldObjects::default();
         for (kind, api) in self.kinds() {
@@ -211,9 +190,7 @@ impl Cluster {
     }
 
     /// Requires that no object of any kind, in any namespace, has a finalizer of Belayer.
-    ///
-    /// # Errors
-    /// With the objects that have one, or if a kind cannot be listed.
+    /// The error names the objects that have one.
     pub async fn nothing_is_held(&self) -> Result<()> {
         let discovery = eventually("all kinds are known", DEADLINE, async || {
             // A group whose CRDs are being deleted is listed, and not served.
@@ -298,10 +275,7 @@ impl HeldObjects {
     }
 
     /// Requires that only Belayer's holds have been removed since `before`. Terminating objects without
-    /// other finalizers may have been removed.
-    ///
-    /// # Errors
-    /// With the difference.
+    /// other finalizers may have been removed. The error is the difference.
     pub fn lost_only_belayer_holds(&self, before: &Self) -> Result<()> {
         for (name, (plain, finalizers)) in &before.others {
             let Some((now, left)) = self.others.get(name) else {

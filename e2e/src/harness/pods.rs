@@ -20,22 +20,17 @@ const PARALLEL: usize = 32;
 
 impl Cluster {
     /// The pods of the scenario's namespace.
-    #[must_use]
     pub fn pods(&self) -> Api<DynamicObject> {
         self.pods_in(self.namespace())
     }
 
     /// The pods of another namespace.
-    #[must_use]
     pub fn pods_in(&self, namespace: &str) -> Api<DynamicObject> {
         kinds::pods(self.client(), namespace)
     }
 
     /// Creates a Node object that no kubelet serves. Returns its name. Pods that name a node without such an object are
     /// removed after 40 s, by the garbage collector of pods.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn node_without_kubelet(&self, name: &str) -> Result<String> {
         let node = format!("{}-{name}", self.namespace());
         let object: DynamicObject = serde_json::from_value(json!({
@@ -50,17 +45,11 @@ impl Cluster {
     }
 
     /// Creates a pod.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn create(&self, pod: &PodBuilder) -> Result<DynamicObject> {
         self.create_in(self.namespace(), pod).await
     }
 
     /// Creates a pod in another namespace.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn create_in(&self, namespace: &str, pod: &PodBuilder) -> Result<DynamicObject> {
         let pod = pod.build()?;
         let created = self
@@ -71,9 +60,6 @@ impl Cluster {
     }
 
     /// Creates many pods, in parallel.
-    ///
-    /// # Errors
-    /// When the server refuses one.
     pub async fn create_all(&self, pods: impl IntoIterator<Item = PodBuilder>) -> Result<()> {
         let mut created = futures::stream::iter(pods)
             .map(|pod| async move { self.create(&pod).await })
@@ -85,9 +71,6 @@ impl Cluster {
     }
 
     /// A merge patch on a pod, as from any other client.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn merge(&self, pod: &str, patch: Value) -> Result<DynamicObject> {
         let patched = self
             .pods()
@@ -97,9 +80,6 @@ impl Cluster {
     }
 
     /// Writes the status of an ended pod, as a kubelet does.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn finish(&self, pod: &str, phase: &str) -> Result<()> {
         let patched = self
             .pods()
@@ -111,9 +91,6 @@ impl Cluster {
     }
 
     /// Labels a pod as the workflow controller does after it has consumed the result.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn consume(&self, pod: &str) -> Result<()> {
         self.merge(
             pod,
@@ -124,9 +101,6 @@ impl Cluster {
     }
 
     /// Deletes a pod without waiting for its removal.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn delete(&self, pod: &str) -> Result<()> {
         let deleted = self.pods().delete(pod, &DeleteParams::default()).await;
         deleted
@@ -135,9 +109,6 @@ impl Cluster {
     }
 
     /// Deletes all pods of the namespace without waiting for their removal.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn delete_all(&self) -> Result<()> {
         let (how, which) = (DeleteParams::default(), ListParams::default());
         let deleted = self.pods().delete_collection(&how, &which).await;
@@ -145,9 +116,6 @@ impl Cluster {
     }
 
     /// Waits until the pod has the hold.
-    ///
-    /// # Errors
-    /// When it does not get it.
     pub async fn is_held(&self, pod: &str) -> Result<DynamicObject> {
         eventually(&format!("the pod {pod} has the hold"), SOON, async || {
             let seen = self.pods().get(pod).await?;
@@ -158,9 +126,6 @@ impl Cluster {
     }
 
     /// Waits until the pod has lost the hold, or is removed.
-    ///
-    /// # Errors
-    /// When it keeps the hold.
     pub async fn is_not_held(&self, pod: &str) -> Result<()> {
         eventually(
             &format!("the pod {pod} is released"),
@@ -174,9 +139,6 @@ impl Cluster {
     }
 
     /// Waits until the pod is removed.
-    ///
-    /// # Errors
-    /// When it remains.
     pub async fn is_removed(&self, pod: &str) -> Result<()> {
         eventually(
             &format!("the pod {pod} is removed"),
@@ -190,9 +152,6 @@ impl Cluster {
     }
 
     /// Waits until the namespace has no pods.
-    ///
-    /// # Errors
-    /// When some remain at the deadline.
     pub async fn is_empty(&self, deadline: Duration) -> Result<()> {
         eventually("all pods are removed", deadline, async || {
             let left = self
@@ -208,9 +167,6 @@ impl Cluster {
     }
 
     /// How many pods have the hold.
-    ///
-    /// # Errors
-    /// When they cannot be listed.
     pub async fn held_count(&self) -> Result<usize> {
         let all = self.pods().list_metadata(&ListParams::default()).await?;
         Ok(all
@@ -221,18 +177,12 @@ impl Cluster {
     }
 
     /// Waits until Belayer has caught up, then checks that the pod keeps the hold for a while.
-    ///
-    /// # Errors
-    /// When it loses it.
     pub async fn stays_held(&self, pod: &str) -> Result<()> {
         self.belayer_has_caught_up().await?;
         self.keeps_hold(pod).await
     }
 
     /// Checks that the pod keeps the hold for a while.
-    ///
-    /// # Errors
-    /// When it loses it.
     pub async fn keeps_hold(&self, pod: &str) -> Result<()> {
         throughout(
             &format!("the pod {pod} must keep the hold"),
@@ -247,9 +197,6 @@ impl Cluster {
     }
 
     /// Checks that the pod is not replaced for a while.
-    ///
-    /// # Errors
-    /// When it is replaced or removed.
     pub async fn stays_itself(&self, pod: &str, uid: &str, within: Duration) -> Result<()> {
         throughout(&format!("the pod {pod} stays"), within, async || {
             let seen = self.pods().get(pod).await?;
@@ -263,9 +210,6 @@ impl Cluster {
     }
 
     /// Waits until Belayer has caught up, then checks that the pod gets no hold for a while.
-    ///
-    /// # Errors
-    /// When it gets one.
     pub async fn stays_free(&self, pod: &str) -> Result<()> {
         self.belayer_has_caught_up().await?;
         throughout(
@@ -282,9 +226,6 @@ impl Cluster {
 
     /// Waits until Belayer has processed all earlier changes: a pod created now gets its hold, and loses it
     /// after its workflow was deleted.
-    ///
-    /// # Errors
-    /// When that does not happen.
     pub async fn belayer_has_caught_up(&self) -> Result<()> {
         let tag = self.notes().len() + std::process::id() as usize;
         let name = format!(

@@ -23,24 +23,17 @@ const WINDOW: Duration = Duration::from_secs(3);
 
 impl Cluster {
     /// The PVCs of the scenario's namespace.
-    #[must_use]
     pub fn pvcs(&self) -> Api<DynamicObject> {
         kinds::pvcs(self.client(), self.namespace())
     }
 
     /// Creates a PVC and waits until it has a hold.
-    ///
-    /// # Errors
-    /// When the server refuses it, or it gets no hold.
     pub async fn held_pvc(&self, name: &str) -> Result<()> {
         self.create_pvc(name, json!({})).await?;
         self.pvc_is_held(name, PVC_HOLD).await
     }
 
     /// Creates a PVC with further metadata.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn create_pvc(&self, name: &str, metadata: Value) -> Result<DynamicObject> {
         let document = pvc(name, metadata)?;
         let created = self.pvcs().create(&PostParams::default(), &document).await;
@@ -48,9 +41,6 @@ impl Cluster {
     }
 
     /// Creates a PVC of a storage class, which need not exist if a volume of it does.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn create_pvc_of_class(&self, name: &str, class: &str) -> Result<DynamicObject> {
         let mut document = pvc(name, json!({}))?;
         document.data["spec"]["storageClassName"] = class.into();
@@ -59,9 +49,6 @@ impl Cluster {
     }
 
     /// Deletes a PVC without waiting for its removal.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn delete_pvc(&self, name: &str) -> Result<()> {
         let deleted = self.pvcs().delete(name, &DeleteParams::default()).await;
         deleted
@@ -70,9 +57,6 @@ impl Cluster {
     }
 
     /// Waits until a PVC has a hold.
-    ///
-    /// # Errors
-    /// When it does not get it.
     pub async fn pvc_is_held(&self, name: &str, hold: &str) -> Result<()> {
         eventually(&format!("the PVC {name} has {hold}"), SOON, async || {
             let seen = self.pvcs().get(name).await?;
@@ -83,9 +67,6 @@ impl Cluster {
     }
 
     /// Waits until a hold is removed from a PVC.
-    ///
-    /// # Errors
-    /// When it keeps it.
     pub async fn pvc_is_not_held(&self, name: &str, hold: &str) -> Result<()> {
         eventually(
             &format!("the PVC {name} has lost {hold}"),
@@ -106,9 +87,6 @@ impl Cluster {
     }
 
     /// Waits until a PVC is removed.
-    ///
-    /// # Errors
-    /// When it stays.
     pub async fn pvc_is_removed(&self, name: &str) -> Result<()> {
         eventually(
             &format!("the PVC {name} is removed"),
@@ -122,9 +100,6 @@ impl Cluster {
     }
 
     /// Waits until Belayer has caught up, then checks that the PVC keeps a hold for a while.
-    ///
-    /// # Errors
-    /// When it loses it.
     pub async fn pvc_stays_held(&self, name: &str, hold: &str) -> Result<()> {
         self.pvcs_have_caught_up(hold).await?;
         throughout(&format!("{name} must keep {hold}"), WINDOW, async || {
@@ -137,9 +112,6 @@ impl Cluster {
 
     /// Waits until Belayer has processed all earlier changes of PVCs: a PVC created now gets its hold, and
     /// is removed after its deletion.
-    ///
-    /// # Errors
-    /// When that does not happen.
     pub async fn pvcs_have_caught_up(&self, hold: &str) -> Result<()> {
         let name = format!("sentinel-{}", jiff::Timestamp::now().as_microsecond());
         self.create_pvc(&name, json!({})).await?;
@@ -149,9 +121,6 @@ impl Cluster {
     }
 
     /// A node of the cluster, or the name of a missing one if the cluster has none.
-    ///
-    /// # Errors
-    /// When nodes cannot be listed.
     pub async fn any_node(&self) -> Result<String> {
         let nodes = kinds::nodes(self.client())
             .list(&ListParams::default())
@@ -163,17 +132,11 @@ impl Cluster {
     }
 
     /// Creates a pod that is bound to a node at creation.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn bound(&self, pod: PodBuilder) -> Result<DynamicObject> {
         self.create(&pod.on_node(&self.any_node().await?)).await
     }
 
     /// Removes a pod without grace.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn remove(&self, pod: &str) -> Result<()> {
         let now = DeleteParams::default().grace_period(0);
         self.pods().delete(pod, &now).await?;
@@ -181,9 +144,6 @@ impl Cluster {
     }
 
     /// A merge patch on a PVC, as from any other client.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn merge_pvc(&self, name: &str, patch: Value) -> Result<()> {
         self.pvcs()
             .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
@@ -192,9 +152,6 @@ impl Cluster {
     }
 
     /// Switches kube-controller-manager's PVC protection controller; where there is none, it counts as off.
-    ///
-    /// # Errors
-    /// When it cannot be restarted.
     pub async fn switch_pvc_controller(&self, pvcs: PvcController) -> Result<()> {
         self.backend().switch_pvc_controller(pvcs).await
     }

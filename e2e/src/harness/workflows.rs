@@ -16,23 +16,16 @@ use crate::wait::{SOON, eventually};
 
 impl Cluster {
     /// The workflows of the scenario's namespace.
-    #[must_use]
     pub fn workflows(&self) -> Api<DynamicObject> {
         kinds::workflows(self.client(), self.namespace())
     }
 
     /// Creates a workflow.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn workflow(&self, name: &str) -> Result<Workflow> {
         self.workflow_in(self.namespace(), name, json!({})).await
     }
 
     /// Creates a workflow in another namespace, with more metadata.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn workflow_in(
         &self,
         namespace: &str,
@@ -48,9 +41,6 @@ impl Cluster {
 
     /// Creates terminating pods with holds, of a workflow that is removed: all of them have to be released.
     /// `with` adds further properties to each.
-    ///
-    /// # Errors
-    /// When the server refuses something.
     pub async fn orphans(
         &self,
         count: usize,
@@ -65,9 +55,6 @@ impl Cluster {
     }
 
     /// Deletes a workflow without waiting for its removal.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn delete_workflow(&self, name: &str, policy: PropagationPolicy) -> Result<()> {
         let how = DeleteParams {
             propagation_policy: Some(policy),
@@ -80,9 +67,6 @@ impl Cluster {
     }
 
     /// Deletes a workflow and removes every finalizer by hand, until it is removed.
-    ///
-    /// # Errors
-    /// When it remains.
     pub async fn force_workflow_removal(&self, name: &str) -> Result<()> {
         self.delete_workflow(name, PropagationPolicy::Background)
             .await?;
@@ -109,9 +93,6 @@ impl Cluster {
     }
 
     /// A merge patch on a workflow, as from its own controller.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn merge_workflow(&self, name: &str, patch: Value) -> Result<()> {
         let patched = self
             .workflows()
@@ -123,17 +104,11 @@ impl Cluster {
     }
 
     /// Waits until the workflow has the hold.
-    ///
-    /// # Errors
-    /// When it does not get it.
     pub async fn workflow_is_held(&self, name: &str) -> Result<()> {
         self.workflow_is_held_in(self.namespace(), name).await
     }
 
     /// Labels a workflow as its controller does at its end.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn workflow_has_finished(&self, name: &str) -> Result<()> {
         let labels = json!({ "metadata": { "labels": { COMPLETED_LABEL: "true" } } });
         let workflows = self.workflows();
@@ -143,9 +118,6 @@ impl Cluster {
     }
 
     /// The same in another namespace.
-    ///
-    /// # Errors
-    /// When it does not get it.
     pub async fn workflow_is_held_in(&self, namespace: &str, name: &str) -> Result<()> {
         let workflows = kinds::workflows(self.client(), namespace);
         eventually(
@@ -165,9 +137,6 @@ impl Cluster {
     }
 
     /// Waits until the workflow is removed.
-    ///
-    /// # Errors
-    /// When it remains.
     pub async fn workflow_is_removed(&self, name: &str, deadline: Duration) -> Result<()> {
         eventually(
             &format!("the workflow {name} is removed"),

@@ -22,9 +22,6 @@ const WORKFLOW_CRD: &str = include_str!("../../manifests/workflow-crd.yaml");
 pub(crate) const APART: [&str; 2] = ["rbac-metrics-authorization", "rbac-pod-cleanup"];
 
 /// A file of `deploy/manifests`, by name, with one account for all controllers: most scenarios run them in one process.
-///
-/// # Errors
-/// When there is no such file.
 pub(crate) fn manifest(name: &str) -> Result<String> {
     let text = shipped(name)?;
     let text = text.replace(":belayer-pod-recreation'", ":belayer'");
@@ -94,9 +91,6 @@ fn shipped(name: &str) -> Result<&'static str> {
 }
 
 /// Applies every object of a YAML text.
-///
-/// # Errors
-/// When the server refuses one.
 pub(crate) async fn apply(client: &Client, yaml: &str) -> Result<()> {
     let objects: Vec<DynamicObject> =
         serde_saphyr::from_multiple(yaml).context("read a manifest")?;
@@ -229,9 +223,6 @@ pub(crate) async fn grant_permissions(client: &Client) -> Result<()> {
 }
 
 /// Writes the kubeconfig of Belayer's ServiceAccount, once it has a token.
-///
-/// # Errors
-/// When it gets none in time.
 pub(super) async fn belayer_kubeconfig(
     client: &Client,
     server: &Kubeconfig,
