@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::control_plane::{HelmBinaries, Program};
+use crate::output::Output;
 
 /// Files of `deploy/manifests` that are not rendered.
 const WRITTEN_BY_HAND: [&str; 2] = ["kustomization.yaml", "replacements.yaml"];
@@ -111,11 +112,8 @@ fn alone(helm: &Path, folder: &Path) -> Command {
 
 /// Standard output of a command that must succeed.
 fn output(helm: &mut Command) -> Result<String> {
-    let output = helm.output().context("start helm")?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (printed, why) = (text(&output.stdout), text(&output.stderr));
-    ensure!(output.status.success(), "helm: {why}{printed}");
-    Ok(printed)
+    let output = Output::from(helm.output().context("start helm")?);
+    Ok(output.success().context("helm")?.out)
 }
 
 /// Checks a packed chart: both versions of Helm find no mistake in it, and it renders what the chart's folder does, with

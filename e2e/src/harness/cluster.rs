@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use tokio::process::Command;
 use super::belayer::{Belayer, BelayerOptions};
 use crate::kinds;
 use crate::kubectl::Kubectl;
+use crate::output::Output;
 use crate::providers::{Backend, Capability, Recorder};
 use crate::wait::{SOON, eventually};
 
@@ -220,20 +220,12 @@ impl Cluster {
     /// Runs a script with bash, as an admin. Returns its output.
     /// Fails if the script fails (the error contains its output) or does not exit within ten minutes.
     pub async fn sh(&self, script: &str) -> Result<String> {
-        let output = Command::new("bash")
-            .args(["-u", "-c", script])
+        let mut bash = Command::new("bash");
+        bash.args(["-u", "-c", script])
             .env("KUBECONFIG", self.0.backend.admin_kubeconfig())
-            .env("KUBECACHEDIR", self.dir().join("kubectl-cache"))
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output();
-        let output = tokio::time::timeout(SCRIPT_DEADLINE, output)
-            .await
-            .context("the script did not exit in time")??;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
-        ensure!(output.status.success(), "{}: {printed}", output.status);
-        Ok(printed)
+            .env("KUBECACHEDIR", self.dir().join("kubectl-cache"));
+        let output = Output::of(&mut bash, SCRIPT_DEADLINE).await?.success()?;
+        Ok(output.printed())
     }
 
     /// A folder for the scenario's files.
@@ -251,6 +243,21 @@ impl Cluster {
     }
 
     // ---- Belayer
+
+    /// Runs a command of the program that ends soon, with this kubeconfig.
+    pub async fn belayer(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<Output> {
+        Output::of(&mut self.belayer_command(kubeconfig, arguments), SOON).await
+    }
+
+    /// A command of the program, with this kubeconfig.
+    pub fn belayer_command(&self, kubeconfig: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.setting().belayer);
+        command
+            .args(arguments)
+            .env("KUBECONFIG", kubeconfig)
+            .env_remove("BELAYER_CONFIG");
+        command
+    }
 
     /// The Belayer of the shared scenarios. Fails in an exclusive scenario, and where Belayer runs as pods.
     pub fn shared_belayer(&self) -> Result<&Belayer> {

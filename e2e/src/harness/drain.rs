@@ -17,6 +17,7 @@ use super::cluster::Cluster;
 use super::objects::{HOLD, WORKFLOW_HOLD, Workflow, pod, pvc};
 use super::pvcs::{KUBERNETES_PVC_HOLD, PVC_HOLD};
 use crate::kinds;
+use crate::output::Output;
 use crate::wait::eventually;
 
 /// Prefix of Belayer's holds. A literal on purpose: this name is a promise to users.
@@ -31,36 +32,6 @@ const FOREIGN: &str = "z.example.com/theirs";
 /// Requests in parallel.
 const PARALLEL: usize = 24;
 
-/// The exit code and output of a command.
-#[derive(Debug)]
-pub struct Output {
-    /// Its exit code.
-    pub code: i32,
-    /// Standard output.
-    pub out: String,
-    /// Standard error.
-    pub err: String,
-}
-
-impl Output {
-    /// Requires this exit code. The error contains the output.
-    pub fn exited_with(self, code: i32) -> Result<Self> {
-        ensure!(
-            self.code == code,
-            "exit code {} instead of {code}:\n{}\n{}",
-            self.code,
-            self.out,
-            self.err
-        );
-        Ok(self)
-    }
-
-    /// Standard output as JSON.
-    pub fn json(&self) -> Result<Value> {
-        serde_json::from_str(&self.out).with_context(|| format!("not JSON: {}", self.out))
-    }
-}
-
 impl Cluster {
     /// Runs `belayer drain` with the admin's kubeconfig.
     pub async fn drain(&self, arguments: &[&str]) -> Result<Output> {
@@ -70,20 +41,7 @@ impl Cluster {
 
     /// The same with another kubeconfig.
     pub async fn drain_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<Output> {
-        let output = self
-            .drain_command(kubeconfig, arguments)
-            .stdin(Stdio::null())
-            .output();
-        let output = tokio::time::timeout(DEADLINE, output)
-            .await
-            .context("belayer drain did not exit in time")?
-            .context("start belayer drain")?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ok(Output {
-            code: output.status.code().unwrap_or(-1),
-            out: text(&output.stdout),
-            err: text(&output.stderr),
-        })
+        Output::of(&mut self.drain_command(kubeconfig, arguments), DEADLINE).await
     }
 
     /// Starts `belayer drain` without waiting for its end.
@@ -98,13 +56,10 @@ impl Cluster {
     }
 
     fn drain_command(&self, kubeconfig: &Path, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.setting().belayer);
+        let mut command = self.belayer_command(kubeconfig, &["drain"]);
         command
-            .arg("drain")
             .args(arguments)
-            .env("KUBECONFIG", kubeconfig)
             .env("NO_COLOR", "1")
-            .env_remove("BELAYER_CONFIG")
             .env_remove("POD_NAMESPACE")
             .kill_on_drop(true);
         command

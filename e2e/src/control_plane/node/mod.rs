@@ -23,6 +23,7 @@ use super::place::Place;
 use super::process::Process;
 use super::program::Program;
 use crate::guard::Guard;
+use crate::output::Output;
 use crate::progress::Progress;
 use crate::wait::eventually;
 
@@ -248,9 +249,8 @@ impl RealNode {
             .kill_on_drop(true)
             .output()
             .await?;
-        let error = String::from_utf8_lossy(&output.stderr);
-        let arguments = arguments.join(" ");
-        ensure!(output.status.success(), "ctr {arguments}: {}", error.trim());
+        let output = Output::from(output).success();
+        output.with_context(|| format!("ctr {}", arguments.join(" ")))?;
         Ok(())
     }
 
@@ -354,10 +354,7 @@ impl RealNode {
             .output()
             .await
             .context("start nsenter")?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let error = text(&output.stderr);
-        ensure!(output.status.success(), "{}: {error}", output.status);
-        Ok(text(&output.stdout))
+        Ok(Output::from(output).success()?.out)
     }
 
     /// Its programs with their process ids.
