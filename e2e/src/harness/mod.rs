@@ -4,6 +4,7 @@ mod argo;
 pub mod belayer;
 mod clean_up;
 mod cluster;
+mod conditions;
 mod drain;
 mod installed;
 mod machine;

@@ -9,6 +9,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, OWN_NODE};
+use super::conditions::{self, describe};
 use super::objects::{COMPLETED_LABEL, HOLD, PodBuilder, ended, finalizers, pod};
 use crate::kinds;
 use crate::wait::{SOON, eventually, gone, throughout};
@@ -117,38 +118,20 @@ impl Cluster {
 
     /// Waits until the pod has the hold.
     pub async fn is_held(&self, pod: &str) -> Result<DynamicObject> {
-        eventually(&format!("the pod {pod} has the hold"), SOON, async || {
-            let seen = self.pods().get(pod).await?;
-            ensure!(finalizers(&seen).contains(&HOLD), "{}", describe(&seen));
-            Ok(seen)
-        })
-        .await
+        let what = format!("the pod {pod} has the hold");
+        conditions::is_held(&self.pods(), pod, HOLD, &what).await
     }
 
     /// Waits until the pod has lost the hold, or is removed.
     pub async fn is_not_held(&self, pod: &str) -> Result<()> {
-        eventually(
-            &format!("the pod {pod} is released"),
-            SOON,
-            async || match self.pods().get_opt(pod).await? {
-                Some(seen) if finalizers(&seen).contains(&HOLD) => bail!("{}", describe(&seen)),
-                _ => Ok(()),
-            },
-        )
-        .await
+        let what = format!("the pod {pod} is released");
+        conditions::is_not_held(&self.pods(), pod, HOLD, &what).await
     }
 
     /// Waits until the pod is removed.
     pub async fn is_removed(&self, pod: &str) -> Result<()> {
-        eventually(
-            &format!("the pod {pod} is removed"),
-            SOON,
-            async || match self.pods().get_opt(pod).await? {
-                Some(seen) => bail!("{}", describe(&seen)),
-                None => Ok(()),
-            },
-        )
-        .await
+        let what = format!("the pod {pod} is removed");
+        conditions::is_removed(&self.pods(), pod, SOON, &what).await
     }
 
     /// Waits until the namespace has no pods.
@@ -184,16 +167,8 @@ impl Cluster {
 
     /// Checks that the pod keeps the hold for a while.
     pub async fn keeps_hold(&self, pod: &str) -> Result<()> {
-        throughout(
-            &format!("the pod {pod} must keep the hold"),
-            WINDOW,
-            async || {
-                let seen = self.pods().get(pod).await?;
-                ensure!(finalizers(&seen).contains(&HOLD), "{}", describe(&seen));
-                Ok(())
-            },
-        )
-        .await
+        let what = format!("the pod {pod} must keep the hold");
+        conditions::keeps_hold(&self.pods(), pod, HOLD, WINDOW, &what).await
     }
 
     /// Checks that the pod is not replaced for a while.
@@ -253,16 +228,4 @@ impl Cluster {
             .or_else(gone)?;
         Ok(())
     }
-}
-
-fn describe(object: &impl kube::ResourceExt) -> String {
-    let deleting = match &object.meta().deletion_timestamp {
-        Some(_) => "being deleted",
-        None => "not being deleted",
-    };
-    format!(
-        "{} is {deleting}, with finalizers {:?}",
-        object.name_any(),
-        object.finalizers()
-    )
 }

@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
-use kube::Api;
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use anyhow::{Context as _, Result};
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use super::objects::{PodBuilder, finalizers, pvc};
+use super::conditions;
+use super::objects::{PodBuilder, pvc};
 use crate::control_plane::PvcController;
 use crate::kinds;
-use crate::wait::{SOON, eventually, throughout};
+use crate::wait::SOON;
 
 /// Belayer's hold (finalizer) on PVCs. A literal on purpose: this name is a promise to users.
 pub const PVC_HOLD: &str = "belayer.dev/pvc-protection";
@@ -35,17 +36,19 @@ impl Cluster {
 
     /// Creates a PVC with further metadata.
     pub async fn create_pvc(&self, name: &str, metadata: Value) -> Result<DynamicObject> {
-        let document = pvc(name, metadata)?;
-        let created = self.pvcs().create(&PostParams::default(), &document).await;
-        created.with_context(|| format!("create the PVC {name}"))
+        self.create_pvc_from(pvc(name, metadata)?).await
     }
 
     /// Creates a PVC of a storage class, which need not exist if a volume of it does.
     pub async fn create_pvc_of_class(&self, name: &str, class: &str) -> Result<DynamicObject> {
         let mut document = pvc(name, json!({}))?;
         document.data["spec"]["storageClassName"] = class.into();
+        self.create_pvc_from(document).await
+    }
+
+    async fn create_pvc_from(&self, document: DynamicObject) -> Result<DynamicObject> {
         let created = self.pvcs().create(&PostParams::default(), &document).await;
-        created.with_context(|| format!("create the PVC {name}"))
+        created.with_context(|| format!("create the PVC {}", document.name_any()))
     }
 
     /// Deletes a PVC without waiting for its removal.
@@ -58,56 +61,28 @@ impl Cluster {
 
     /// Waits until a PVC has a hold.
     pub async fn pvc_is_held(&self, name: &str, hold: &str) -> Result<()> {
-        eventually(&format!("the PVC {name} has {hold}"), SOON, async || {
-            let seen = self.pvcs().get(name).await?;
-            ensure!(finalizers(&seen).contains(&hold), "{:?}", finalizers(&seen));
-            Ok(())
-        })
-        .await
+        let what = format!("the PVC {name} has {hold}");
+        conditions::is_held(&self.pvcs(), name, hold, &what).await?;
+        Ok(())
     }
 
     /// Waits until a hold is removed from a PVC.
     pub async fn pvc_is_not_held(&self, name: &str, hold: &str) -> Result<()> {
-        eventually(
-            &format!("the PVC {name} has lost {hold}"),
-            SOON,
-            async || {
-                let Some(seen) = self.pvcs().get_opt(name).await? else {
-                    return Ok(());
-                };
-                ensure!(
-                    !finalizers(&seen).contains(&hold),
-                    "{:?}",
-                    finalizers(&seen)
-                );
-                Ok(())
-            },
-        )
-        .await
+        let what = format!("the PVC {name} has lost {hold}");
+        conditions::is_not_held(&self.pvcs(), name, hold, &what).await
     }
 
     /// Waits until a PVC is removed.
     pub async fn pvc_is_removed(&self, name: &str) -> Result<()> {
-        eventually(
-            &format!("the PVC {name} is removed"),
-            SOON,
-            async || match self.pvcs().get_opt(name).await? {
-                Some(seen) => bail!("its finalizers are {:?}", finalizers(&seen)),
-                None => Ok(()),
-            },
-        )
-        .await
+        let what = format!("the PVC {name} is removed");
+        conditions::is_removed(&self.pvcs(), name, SOON, &what).await
     }
 
     /// Waits until Belayer has caught up, then checks that the PVC keeps a hold for a while.
     pub async fn pvc_stays_held(&self, name: &str, hold: &str) -> Result<()> {
         self.pvcs_have_caught_up(hold).await?;
-        throughout(&format!("{name} must keep {hold}"), WINDOW, async || {
-            let seen = self.pvcs().get(name).await?;
-            ensure!(finalizers(&seen).contains(&hold), "{:?}", finalizers(&seen));
-            Ok(())
-        })
-        .await
+        let what = format!("{name} must keep {hold}");
+        conditions::keeps_hold(&self.pvcs(), name, hold, WINDOW, &what).await
     }
 
     /// Waits until Belayer has processed all earlier changes of PVCs: a PVC created now gets its hold, and

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, PropagationPolicy};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use super::objects::{
-    COMPLETED_LABEL, PodBuilder, WORKFLOW_HOLD, Workflow, finalizers, pod, workflow,
-};
+use super::conditions;
+use super::objects::{COMPLETED_LABEL, PodBuilder, WORKFLOW_HOLD, Workflow, pod, workflow};
 use crate::kinds;
 use crate::wait::{SOON, eventually};
 
@@ -120,32 +119,14 @@ impl Cluster {
     /// The same in another namespace.
     pub async fn workflow_is_held_in(&self, namespace: &str, name: &str) -> Result<()> {
         let workflows = kinds::workflows(self.client(), namespace);
-        eventually(
-            &format!("the workflow {name} has the hold"),
-            SOON,
-            async || {
-                let seen = workflows.get(name).await?;
-                ensure!(
-                    finalizers(&seen).contains(&WORKFLOW_HOLD),
-                    "{:?}",
-                    finalizers(&seen)
-                );
-                Ok(())
-            },
-        )
-        .await
+        let what = format!("the workflow {name} has the hold");
+        conditions::is_held(&workflows, name, WORKFLOW_HOLD, &what).await?;
+        Ok(())
     }
 
     /// Waits until the workflow is removed.
     pub async fn workflow_is_removed(&self, name: &str, deadline: Duration) -> Result<()> {
-        eventually(
-            &format!("the workflow {name} is removed"),
-            deadline,
-            async || match self.workflows().get_opt(name).await? {
-                Some(left) => bail!("its finalizers are {:?}", left.finalizers()),
-                None => Ok(()),
-            },
-        )
-        .await
+        let what = format!("the workflow {name} is removed");
+        conditions::is_removed(&self.workflows(), name, deadline, &what).await
     }
 }
