@@ -308,6 +308,13 @@ impl Belayer {
         Ok(sum(&text, name, labels))
     }
 
+    /// Whether it is the leader, by its metric; an error if it does not answer.
+    pub async fn leads(&self) -> Result<bool> {
+        let own = [("name", "belayer")];
+        let status = self.metric("leader_election_master_status", &own).await?;
+        Ok(status > 0.5)
+    }
+
     /// Waits until a metric has this value: an effect may be seen before it is counted.
     pub async fn counts(&self, name: &str, labels: &[(&str, &str)], value: f64) -> Result<()> {
         eventually(&format!("{name} is {value}"), SOON, async || {

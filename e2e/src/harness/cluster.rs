@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use belayer_sandbox::Faults;
 use kube::Client;
 use kube::api::{DynamicObject, PostParams};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -121,7 +122,7 @@ impl Cluster {
     pub async fn another_namespace(&self, suffix: &str, labels: Value) -> Result<String> {
         let name = format!("{}-{suffix}", self.namespace());
         self.create_namespace(&name, labels).await?;
-        lock(&self.0.more_namespaces).push(name.clone());
+        self.0.more_namespaces.lock().push(name.clone());
         Ok(name)
     }
 
@@ -149,7 +150,7 @@ impl Cluster {
 
     /// All namespaces of the scenario.
     pub(super) fn all_namespaces(&self) -> Vec<String> {
-        let mut namespaces = lock(&self.0.more_namespaces).clone();
+        let mut namespaces = self.0.more_namespaces.lock().clone();
         namespaces.push(self.namespace().to_owned());
         namespaces
     }
@@ -235,11 +236,11 @@ impl Cluster {
 
     /// Adds a figure or remark that is printed with the scenario's result.
     pub fn note(&self, text: impl Into<String>) {
-        lock(&self.0.notes).push(text.into());
+        self.0.notes.lock().push(text.into());
     }
 
     pub(super) fn notes(&self) -> Vec<String> {
-        lock(&self.0.notes).clone()
+        self.0.notes.lock().clone()
     }
 
     // ---- Belayer
@@ -298,8 +299,4 @@ impl Cluster {
         let kubeconfig = self.0.backend.belayer_kubeconfig();
         Belayer::spawn(&self.0.setting.belayer, kubeconfig, self.dir(), options)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
