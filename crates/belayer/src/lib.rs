@@ -100,7 +100,12 @@ fn start(cli: Cli) -> Result<(), Failure> {
         Command::Complete(arguments) => block_on(complete::run(&arguments, Cli::command())),
         Command::Run(arguments) => block_on(run_controllers(*arguments, logging)),
         #[cfg(all(feature = "node-agent", target_os = "linux"))]
-        Command::NodeAgent(arguments) => block_on(run_node_agent(*arguments, logging)),
+        Command::NodeAgent(arguments) => block_on(async {
+            logging::init(logging, LevelName::Info);
+            let sources = Sources::from_env();
+            let options = node_agent::NodeAgentOptions::resolve(*arguments, &sources).await?;
+            node_agent::run(options).await
+        }),
         Command::Config(arguments) => {
             quietly(logging, async { effective::print(&arguments, logging) })
         }
@@ -122,16 +127,6 @@ async fn run_controllers(arguments: RunArguments, logging: &LogArguments) -> Res
     let done = run::run(options).await;
     traces.end().await;
     done
-}
-
-#[cfg(all(feature = "node-agent", target_os = "linux"))]
-async fn run_node_agent(
-    arguments: node_agent::NodeAgentArguments,
-    logging: &LogArguments,
-) -> Result<(), Failure> {
-    logging::init(logging, LevelName::Info);
-    let options = node_agent::NodeAgentOptions::resolve(arguments, &Sources::from_env()).await?;
-    node_agent::run(options).await
 }
 
 /// Runs a command that logs nothing unless the user sets a level.
