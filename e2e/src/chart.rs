@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::control_plane::{HelmBinaries, Program};
+use crate::output::Output;
 
 /// Files of `deploy/manifests` that are not rendered.
 const WRITTEN_BY_HAND: [&str; 2] = ["kustomization.yaml", "replacements.yaml"];
@@ -38,9 +39,6 @@ pub(crate) fn chart() -> PathBuf {
 pub(crate) struct Rendered(BTreeMap<PathBuf, String>);
 
 /// Renders the files of `deploy/manifests`.
-///
-/// # Errors
-/// When Helm refuses the chart.
 pub(crate) fn manifests(helm: &HelmBinaries) -> Result<Rendered> {
     let values = deploy().join("charts/manifests.yaml");
     let values = values.to_string_lossy();
@@ -58,9 +56,6 @@ fn all_values() -> PathBuf {
 }
 
 /// Every object that the chart can render for a version of Kubernetes such as `1.34`, with its hooks, as one text.
-///
-/// # Errors
-/// When Helm refuses the chart.
 pub(crate) fn everything(helm: &HelmBinaries, version: &str) -> Result<String> {
     let values = deploy().join("charts/manifests.yaml");
     let values = values.to_string_lossy();
@@ -75,17 +70,11 @@ pub(crate) fn everything(helm: &HelmBinaries, version: &str) -> Result<String> {
 }
 
 /// All of `deploy/manifests` as one text.
-///
-/// # Errors
-/// When a file cannot be read.
 pub(crate) fn rendered_manifests() -> Result<String> {
     Ok(Rendered(Rendered::current()?).text())
 }
 
 /// The files of `helm template` for the release `belayer` in the namespace `belayer-system`.
-///
-/// # Errors
-/// When Helm refuses the chart or the values.
 pub(crate) fn render(helm: &Path, arguments: &[&str]) -> Result<Rendered> {
     render_for(helm, &chart(), SERVER, arguments)
 }
@@ -123,18 +112,12 @@ fn alone(helm: &Path, folder: &Path) -> Command {
 
 /// Standard output of a command that must succeed.
 fn output(helm: &mut Command) -> Result<String> {
-    let output = helm.output().context("start helm")?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (printed, why) = (text(&output.stdout), text(&output.stderr));
-    ensure!(output.status.success(), "helm: {why}{printed}");
-    Ok(printed)
+    let output = Output::from(helm.output().context("start helm")?);
+    Ok(output.success().context("helm")?.out)
 }
 
 /// Checks a packed chart: both versions of Helm find no mistake in it, and it renders what the chart's folder does, with
 /// another repository of the image if one is given.
-///
-/// # Errors
-/// When Helm refuses it, or it differs.
 pub(crate) fn check_archive(
     helm: &HelmBinaries,
     archive: &Path,
@@ -197,9 +180,6 @@ impl Rendered {
     }
 
     /// The files that differ from those in `deploy/manifests`, in either.
-    ///
-    /// # Errors
-    /// When they cannot be read.
     pub(crate) fn outdated(&self) -> Result<Vec<PathBuf>> {
         let current = Self::current()?;
         let all: BTreeSet<&PathBuf> = current.keys().chain(self.0.keys()).collect();
@@ -212,9 +192,6 @@ impl Rendered {
     }
 
     /// Writes the outdated files, and removes those that are rendered no more.
-    ///
-    /// # Errors
-    /// When a file cannot be written.
     pub(crate) fn write(&self) -> Result<()> {
         for path in self.outdated()? {
             let file = deploy().join("manifests").join(&path);

@@ -29,9 +29,6 @@ fn git() -> Command {
 }
 
 /// The hash of a commit, by its name, such as a tag.
-///
-/// # Errors
-/// When the repository has no such commit.
 pub(crate) fn commit(name: &str) -> Result<String> {
     let named = format!("{name}^{{commit}}");
     let output = git()

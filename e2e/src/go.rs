@@ -49,10 +49,7 @@ pub(crate) struct Package<'a> {
 }
 
 impl Package<'_> {
-    /// Builds it. `report` is called for every compiled package.
-    ///
-    /// # Errors
-    /// When the build fails; with the end of its output.
+    /// Builds it. `report` is called for every compiled package. The error contains the end of its output.
     pub(crate) fn build(&self, report: impl Fn(&str)) -> Result<()> {
         let name = self.name;
         let mut go = Command::new("go")

@@ -20,9 +20,6 @@ pub(crate) struct Guard {
 impl Guard {
     /// Starts the shell, with the arguments as `$1` and so on. It keeps `lock` open, and so locked, until
     /// its script has ended.
-    ///
-    /// # Errors
-    /// When the shell cannot be started.
     pub(crate) fn start(script: &str, arguments: &[&str], lock: Option<File>) -> Result<Self> {
         // The shell's standard input ends with this process.
         let script = format!("cat >/dev/null\n{script}");

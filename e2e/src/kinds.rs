@@ -11,181 +11,175 @@ pub type Objects = Api<DynamicObject>;
 
 /// The pods of a namespace.
 pub fn pods(client: &Client, namespace: &str) -> Objects {
-    Api::namespaced_with(
-        client.clone(),
-        namespace,
-        &resource("", "v1", "Pod", "pods"),
-    )
+    in_namespace(client, namespace, ["v1", "Pod", "pods"])
 }
 
 /// The pods of all namespaces.
 pub fn all_pods(client: &Client) -> Objects {
-    Api::all_with(client.clone(), &resource("", "v1", "Pod", "pods"))
+    everywhere(client, ["v1", "Pod", "pods"])
 }
 
 /// The PVCs of a namespace.
 pub fn pvcs(client: &Client, namespace: &str) -> Objects {
-    let resource = resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
-    Api::namespaced_with(client.clone(), namespace, &resource)
+    in_namespace(
+        client,
+        namespace,
+        ["v1", "PersistentVolumeClaim", "persistentvolumeclaims"],
+    )
 }
 
 /// The PVCs of all namespaces.
 pub fn all_pvcs(client: &Client) -> Objects {
-    let resource = resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
-    Api::all_with(client.clone(), &resource)
+    everywhere(
+        client,
+        ["v1", "PersistentVolumeClaim", "persistentvolumeclaims"],
+    )
 }
 
 /// All PVs.
 pub fn volumes(client: &Client) -> Objects {
-    let resource = resource("", "v1", "PersistentVolume", "persistentvolumes");
-    Api::all_with(client.clone(), &resource)
+    everywhere(client, ["v1", "PersistentVolume", "persistentvolumes"])
 }
 
 /// All CSIDrivers.
 pub fn csi_drivers(client: &Client) -> Objects {
-    let resource = resource("storage.k8s.io", "v1", "CSIDriver", "csidrivers");
-    Api::all_with(client.clone(), &resource)
+    everywhere(client, ["storage.k8s.io/v1", "CSIDriver", "csidrivers"])
 }
 
 /// All VolumeAttachments.
 pub fn volume_attachments(client: &Client) -> Objects {
-    let resource = resource(
-        "storage.k8s.io",
-        "v1",
-        "VolumeAttachment",
-        "volumeattachments",
-    );
-    Api::all_with(client.clone(), &resource)
+    everywhere(
+        client,
+        ["storage.k8s.io/v1", "VolumeAttachment", "volumeattachments"],
+    )
 }
 
 /// The StatefulSets of a namespace.
 pub fn stateful_sets(client: &Client, namespace: &str) -> Objects {
-    let resource = resource("apps", "v1", "StatefulSet", "statefulsets");
-    Api::namespaced_with(client.clone(), namespace, &resource)
+    in_namespace(
+        client,
+        namespace,
+        ["apps/v1", "StatefulSet", "statefulsets"],
+    )
 }
 
 /// The ConfigMaps of a namespace.
 pub fn config_maps(client: &Client, namespace: &str) -> Objects {
-    Api::namespaced_with(
-        client.clone(),
-        namespace,
-        &resource("", "v1", "ConfigMap", "configmaps"),
-    )
+    in_namespace(client, namespace, ["v1", "ConfigMap", "configmaps"])
 }
 
 /// The gates of a namespace.
 pub fn gates(client: &Client, namespace: &str) -> Objects {
-    Api::namespaced_with(
-        client.clone(),
-        namespace,
-        &resource("belayer.dev", "v1alpha1", "Gate", "gates"),
-    )
+    in_namespace(client, namespace, ["belayer.dev/v1alpha1", "Gate", "gates"])
 }
 
 /// The Events of a namespace.
 pub fn events(client: &Client, namespace: &str) -> Objects {
-    Api::namespaced_with(
-        client.clone(),
-        namespace,
-        &resource("", "v1", "Event", "events"),
-    )
+    in_namespace(client, namespace, ["v1", "Event", "events"])
 }
 
 /// All namespaces.
 pub fn namespaces(client: &Client) -> Objects {
-    Api::all_with(
-        client.clone(),
-        &resource("", "v1", "Namespace", "namespaces"),
-    )
+    everywhere(client, ["v1", "Namespace", "namespaces"])
 }
 
 /// The ClusterRoleBindings.
 pub fn cluster_role_bindings(client: &Client) -> Objects {
-    let resource = resource(
-        "rbac.authorization.k8s.io",
-        "v1",
-        "ClusterRoleBinding",
-        "clusterrolebindings",
-    );
-    Api::all_with(client.clone(), &resource)
+    everywhere(
+        client,
+        [
+            "rbac.authorization.k8s.io/v1",
+            "ClusterRoleBinding",
+            "clusterrolebindings",
+        ],
+    )
 }
 
 /// The PodRecreations of a namespace.
 pub fn records(client: &Client, namespace: &str) -> Objects {
-    let resource = resource("belayer.dev", "v1alpha1", "PodRecreation", "podrecreations");
-    Api::namespaced_with(client.clone(), namespace, &resource)
+    in_namespace(
+        client,
+        namespace,
+        ["belayer.dev/v1alpha1", "PodRecreation", "podrecreations"],
+    )
 }
 
 /// The NodeWipes.
 pub fn node_wipes(client: &Client) -> Objects {
-    let resource = resource("belayer.dev", "v1alpha1", "NodeWipe", "nodewipes");
-    Api::all_with(client.clone(), &resource)
+    everywhere(client, ["belayer.dev/v1alpha1", "NodeWipe", "nodewipes"])
 }
 
 /// The Leases of a namespace.
 pub fn leases(client: &Client, namespace: &str) -> Objects {
-    let resource = resource("coordination.k8s.io", "v1", "Lease", "leases");
-    Api::namespaced_with(client.clone(), namespace, &resource)
+    in_namespace(
+        client,
+        namespace,
+        ["coordination.k8s.io/v1", "Lease", "leases"],
+    )
 }
 
 /// The Jobs of a namespace.
 pub fn jobs(client: &Client, namespace: &str) -> Objects {
-    let resource = resource("batch", "v1", "Job", "jobs");
-    Api::namespaced_with(client.clone(), namespace, &resource)
+    in_namespace(client, namespace, ["batch/v1", "Job", "jobs"])
 }
 
 /// The ServiceAccounts of a namespace.
 pub fn service_accounts(client: &Client, namespace: &str) -> Objects {
-    let resource = resource("", "v1", "ServiceAccount", "serviceaccounts");
-    Api::namespaced_with(client.clone(), namespace, &resource)
+    in_namespace(
+        client,
+        namespace,
+        ["v1", "ServiceAccount", "serviceaccounts"],
+    )
 }
 
 /// All nodes.
 pub fn nodes(client: &Client) -> Objects {
-    Api::all_with(client.clone(), &resource("", "v1", "Node", "nodes"))
+    everywhere(client, ["v1", "Node", "nodes"])
 }
 
 /// All CustomResourceDefinitions.
 pub fn definitions(client: &Client) -> Objects {
-    let group = "apiextensions.k8s.io";
-    let resource = resource(
-        group,
-        "v1",
-        "CustomResourceDefinition",
-        "customresourcedefinitions",
-    );
-    Api::all_with(client.clone(), &resource)
+    everywhere(
+        client,
+        [
+            "apiextensions.k8s.io/v1",
+            "CustomResourceDefinition",
+            "customresourcedefinitions",
+        ],
+    )
 }
 
 /// The workflows of a namespace.
 pub fn workflows(client: &Client, namespace: &str) -> Objects {
-    let resource = resource("argoproj.io", "v1alpha1", "Workflow", "workflows");
-    Api::namespaced_with(client.clone(), namespace, &resource)
+    in_namespace(
+        client,
+        namespace,
+        ["argoproj.io/v1alpha1", "Workflow", "workflows"],
+    )
 }
 
 /// The PodOutcome records of a namespace.
 pub fn outcomes(client: &Client, namespace: &str) -> Objects {
-    let resource = resource("belayer.dev", "v1alpha1", "PodOutcome", "podoutcomes");
-    Api::namespaced_with(client.clone(), namespace, &resource)
+    in_namespace(
+        client,
+        namespace,
+        ["belayer.dev/v1alpha1", "PodOutcome", "podoutcomes"],
+    )
 }
 
 /// The Deployments or DaemonSets of a namespace, by kind and plural.
 pub fn workloads(client: &Client, namespace: &str, (kind, plural): (&str, &str)) -> Objects {
-    let resource = resource("apps", "v1", kind, plural);
-    Api::namespaced_with(client.clone(), namespace, &resource)
+    in_namespace(client, namespace, ["apps/v1", kind, plural])
 }
 
 /// Those of all namespaces.
 pub fn all_workloads(client: &Client, (kind, plural): (&str, &str)) -> Objects {
-    Api::all_with(client.clone(), &resource("apps", "v1", kind, plural))
+    everywhere(client, ["apps/v1", kind, plural])
 }
 
 /// Admission policies and their bindings.
 pub fn policies(client: &Client) -> [Objects; 4] {
-    let of = |kind: &str, plural: &str| {
-        let resource = resource("admissionregistration.k8s.io", "v1", kind, plural);
-        Api::all_with(client.clone(), &resource)
-    };
+    let of = |kind, plural| everywhere(client, ["admissionregistration.k8s.io/v1", kind, plural]);
     [
         of(
             "MutatingAdmissionPolicyBinding",
@@ -200,16 +194,21 @@ pub fn policies(client: &Client) -> [Objects; 4] {
     ]
 }
 
-fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
-    let api_version = if group.is_empty() {
-        version.into()
-    } else {
-        format!("{group}/{version}")
-    };
+fn in_namespace(client: &Client, namespace: &str, names: [&str; 3]) -> Objects {
+    Api::namespaced_with(client.clone(), namespace, &resource(names))
+}
+
+fn everywhere(client: &Client, names: [&str; 3]) -> Objects {
+    Api::all_with(client.clone(), &resource(names))
+}
+
+/// A kind by its `apiVersion`, name and plural.
+fn resource([api_version, kind, plural]: [&str; 3]) -> ApiResource {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     ApiResource {
         group: group.into(),
         version: version.into(),
-        api_version,
+        api_version: api_version.into(),
         kind: kind.into(),
         plural: plural.into(),
     }

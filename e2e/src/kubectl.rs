@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use tokio::process::Command;
 
+use crate::output::Output;
 use crate::wait::SOON;
 
 /// kubectl with an admin's kubeconfig and one namespace.
@@ -17,7 +18,6 @@ pub struct Kubectl {
 
 impl Kubectl {
     /// Whether kubectl is installed.
-    #[must_use]
     pub fn is_installed() -> bool {
         let version = std::process::Command::new("kubectl")
             .args(["version", "--client"])
@@ -28,27 +28,16 @@ impl Kubectl {
     }
 
     /// Runs one command and returns its output.
-    ///
-    /// # Errors
-    /// When it fails (with its output) or does not exit within [`SOON`].
+    /// Fails if the command fails (the error contains its output) or does not exit within [`SOON`].
     pub async fn run<const N: usize>(&self, arguments: [&str; N]) -> Result<String> {
-        let running = self.command().args(arguments).stdin(Stdio::null()).output();
-        let printed = match tokio::time::timeout(SOON, running).await {
-            Ok(output) => output.context("start kubectl")?,
-            Err(_) => bail!(
-                "kubectl {} did not exit within {SOON:?}",
-                arguments.join(" ")
-            ),
-        };
-        if !printed.status.success() {
-            let why = String::from_utf8_lossy(&printed.stderr);
-            bail!("kubectl {}: {}", arguments.join(" "), why.trim());
-        }
-        Ok(String::from_utf8_lossy(&printed.stdout).into_owned())
+        let output = Output::of(self.command().args(arguments), SOON).await;
+        let output = output.with_context(|| format!("kubectl {}", arguments.join(" ")))?;
+        let (arguments, why) = (arguments.join(" "), output.err.trim());
+        ensure!(output.code == 0, "kubectl {arguments}: {why}");
+        Ok(output.out)
     }
 
     /// The command itself, for commands that keep running.
-    #[must_use]
     pub fn command(&self) -> Command {
         let mut command = Command::new("kubectl");
         command

@@ -19,6 +19,7 @@ pub mod harness;
 pub mod kinds;
 mod kubectl;
 mod load;
+mod output;
 pub mod peers;
 mod progress;
 pub mod providers;

@@ -65,7 +65,6 @@ impl Peer {
 
     /// Whether it is built already, or can be built here. In continuous integration this is always true, so
     /// that a machine without Go fails instead of testing nothing.
-    #[must_use]
     pub fn is_available(self) -> bool {
         self.place().is_file() || self.go_source().is_none() || go::is_there() || crate::is_ci()
     }
@@ -83,9 +82,7 @@ impl Peer {
     }
 
     /// The program, from the cache or built into it.
-    ///
-    /// # Errors
-    /// [`BuildError::Unavailable`] if Go is required and not installed.
+    /// Fails with [`BuildError::Unavailable`] if Go is required and not installed.
     pub fn find_or_build(self) -> Result<PathBuf, BuildError> {
         let program = self.place();
         if program.is_file() {

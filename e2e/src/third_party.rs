@@ -8,108 +8,14 @@ use anyhow::{Context, Result, ensure};
 
 use crate::control_plane::{cache_dir, is_installed};
 use crate::go;
+use crate::output::Output;
 
-const GO: [(&str, &str); 2] = [
-    ("go.mod", include_str!("../third-party/go.mod")),
-    ("go.sum", include_str!("../third-party/go.sum")),
-];
-const PROMTOOL: [(&str, &str); 2] = [
-    ("go.mod", include_str!("../third-party/promtool/go.mod")),
-    ("go.sum", include_str!("../third-party/promtool/go.sum")),
-];
-const ACTIONLINT: [(&str, &str); 2] = [
-    ("go.mod", include_str!("../third-party/actionlint/go.mod")),
-    ("go.sum", include_str!("../third-party/actionlint/go.sum")),
-];
-const KSTATUS: [(&str, &str); 3] = [
-    ("go.mod", include_str!("../third-party/kstatus/go.mod")),
-    ("go.sum", include_str!("../third-party/kstatus/go.sum")),
-    ("main.go", include_str!("../third-party/kstatus/main.go")),
-];
-const CONTROLLER_RUNTIME: [(&str, &str); 3] = [
-    (
-        "chaospods.yaml",
-        include_str!("../third-party/controller-runtime/chaospods.yaml"),
-    ),
-    (
-        "go.mod",
-        include_str!("../third-party/controller-runtime/go.mod"),
-    ),
-    (
-        "go.sum",
-        include_str!("../third-party/controller-runtime/go.sum"),
-    ),
-];
-const SIM_KUBE: [(&str, &str); 2] = [
-    ("version", include_str!("../third-party/simkube/version")),
-    (
-        "crds.yaml",
-        include_str!("../third-party/simkube/crds.yaml"),
-    ),
-];
-const KOPF: [(&str, &str); 4] = [
-    (
-        "requirements.txt",
-        include_str!("../third-party/kopf/requirements.txt"),
-    ),
-    (
-        "operator.py",
-        include_str!("../third-party/kopf/operator.py"),
-    ),
-    ("crd.yaml", include_str!("../third-party/kopf/crd.yaml")),
-    ("claim.yaml", include_str!("../third-party/kopf/claim.yaml")),
-];
-const DEV_SERVERS: [(&str, &str); 3] = [
-    (
-        "requirements.txt",
-        include_str!("../third-party/devservers/requirements.txt"),
-    ),
-    (
-        "crds.yaml",
-        include_str!("../third-party/devservers/crds.yaml"),
-    ),
-    (
-        "objects.yaml",
-        include_str!("../third-party/devservers/objects.yaml"),
-    ),
-];
-const LINT: [(&str, &str); 3] = [
-    (
-        "requirements.txt",
-        include_str!("../third-party/lint/requirements.txt"),
-    ),
-    ("health.py", include_str!("../third-party/lint/health.py")),
-    (
-        "validate.py",
-        include_str!("../third-party/lint/validate.py"),
-    ),
-];
-const JAVASCRIPT: [(&str, &str); 3] = [
-    (
-        "package.json",
-        include_str!("../third-party/javascript/package.json"),
-    ),
-    (
-        "package-lock.json",
-        include_str!("../third-party/javascript/package-lock.json"),
-    ),
-    (
-        "controller.mjs",
-        include_str!("../third-party/javascript/controller.mjs"),
-    ),
-];
-
-const BROWSER: [(&str, &str); 3] = [
-    (
-        "package.json",
-        include_str!("../third-party/browser/package.json"),
-    ),
-    (
-        "package-lock.json",
-        include_str!("../third-party/browser/package-lock.json"),
-    ),
-    ("page.mjs", include_str!("../third-party/browser/page.mjs")),
-];
+/// Files of a folder of `e2e/third-party`, by name.
+macro_rules! files {
+    ($folder:literal: $($name:literal),+) => {
+        &[$(($name, include_str!(concat!("../third-party/", $folder, "/", $name)))),+]
+    };
+}
 
 /// A program of another project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,17 +47,25 @@ pub(crate) enum ThirdParty {
 impl ThirdParty {
     fn files(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::SampleController => &GO,
-            Self::ControllerRuntime => &CONTROLLER_RUNTIME,
-            Self::SimKube => &SIM_KUBE,
-            Self::Kopf => &KOPF,
-            Self::DevServers => &DEV_SERVERS,
-            Self::JavaScript => &JAVASCRIPT,
-            Self::Browser => &BROWSER,
-            Self::Lint => &LINT,
-            Self::Promtool => &PROMTOOL,
-            Self::Actionlint => &ACTIONLINT,
-            Self::Kstatus => &KSTATUS,
+            Self::SampleController => files!(".": "go.mod", "go.sum"),
+            Self::ControllerRuntime => {
+                files!("controller-runtime": "chaospods.yaml", "go.mod", "go.sum")
+            }
+            Self::SimKube => files!("simkube": "version", "crds.yaml"),
+            Self::Kopf => {
+                files!("kopf": "requirements.txt", "operator.py", "crd.yaml", "claim.yaml")
+            }
+            Self::DevServers => {
+                files!("devservers": "requirements.txt", "crds.yaml", "objects.yaml")
+            }
+            Self::JavaScript => {
+                files!("javascript": "package.json", "package-lock.json", "controller.mjs")
+            }
+            Self::Browser => files!("browser": "package.json", "package-lock.json", "page.mjs"),
+            Self::Lint => files!("lint": "requirements.txt", "health.py", "validate.py"),
+            Self::Promtool => files!("promtool": "go.mod", "go.sum"),
+            Self::Actionlint => files!("actionlint": "go.mod", "go.sum"),
+            Self::Kstatus => files!("kstatus": "go.mod", "go.sum", "main.go"),
         }
     }
 
@@ -183,10 +97,7 @@ impl ThirdParty {
             }
     }
 
-    /// Its folder in the cache; installs it there the first time.
-    ///
-    /// # Errors
-    /// When it cannot be installed: with the end of the output.
+    /// Its folder in the cache; installs it there the first time. The error contains the end of the output.
     pub(crate) fn installed(self) -> Result<PathBuf> {
         let texts: Vec<&str> = self.files().iter().map(|(_, text)| *text).collect();
         let folder = cache_dir()
@@ -204,108 +115,64 @@ impl ThirdParty {
         for (name, text) in self.files() {
             fs::write(folder.join(name), text)?;
         }
-        for arguments in self.steps() {
-            run(&folder, arguments)?;
-        }
+        run(&folder, self.steps())?;
         File::create(done)?;
         Ok(folder)
     }
 
-    fn steps(self) -> &'static [&'static [&'static str]] {
+    /// The shell script that installs it.
+    fn steps(self) -> &'static str {
         match self {
-            Self::SampleController => &[&[
-                "go",
-                "build",
-                "-o",
-                "controller",
-                "k8s.io/sample-controller",
-            ]],
-            Self::ControllerRuntime => &[&[
-                "go",
-                "build",
-                "-o",
-                ".",
-                "sigs.k8s.io/controller-runtime/examples/builtins",
-                "sigs.k8s.io/controller-runtime/examples/crd",
-            ]],
-            Self::SimKube => &[&[
-                "sh",
-                "-c",
-                "exec cargo install --quiet --locked --debug --root=. --version=$(cat version) sk-ctrl",
-            ]],
-            Self::Promtool => &[&[
-                "go",
-                "build",
-                "-trimpath",
-                // Ways to find what is scraped: most of the code.
-                "-tags=remove_all_sd",
-                "-ldflags=-s -w",
-                "-o",
-                "promtool",
-                "github.com/prometheus/prometheus/cmd/promtool",
-            ]],
-            Self::Actionlint => &[&[
-                "go",
-                "build",
-                "-trimpath",
-                "-ldflags=-s -w",
-                "-o",
-                "actionlint",
-                "github.com/rhysd/actionlint/cmd/actionlint",
-            ]],
-            Self::Kstatus => &[&["go", "build", "-trimpath", "-o", "kstatus", "."]],
-            Self::Kopf | Self::DevServers | Self::Lint => &[
-                &["python3", "-m", "venv", "venv"],
-                &[
-                    "venv/bin/pip",
-                    "install",
-                    "--quiet",
-                    "-r",
-                    "requirements.txt",
-                ],
-            ],
-            Self::JavaScript | Self::Browser => {
-                &[&["npm", "ci", "--no-audit", "--no-fund", "--silent"]]
+            Self::SampleController => "go build -o controller k8s.io/sample-controller",
+            Self::ControllerRuntime => {
+                "examples=sigs.k8s.io/controller-runtime/examples
+                go build -o . $examples/builtins $examples/crd"
             }
+            Self::SimKube => {
+                "version=$(cat version)
+                cargo install --quiet --locked --debug --root=. --version=$version sk-ctrl"
+            }
+            // The tag leaves out ways to find what is scraped: most of the code.
+            Self::Promtool => {
+                "go build -trimpath -tags=remove_all_sd '-ldflags=-s -w' -o promtool \
+                github.com/prometheus/prometheus/cmd/promtool"
+            }
+            Self::Actionlint => {
+                "go build -trimpath '-ldflags=-s -w' -o actionlint \
+                github.com/rhysd/actionlint/cmd/actionlint"
+            }
+            Self::Kstatus => "go build -trimpath -o kstatus .",
+            Self::Kopf | Self::DevServers | Self::Lint => {
+                "python3 -m venv venv
+                venv/bin/pip install --quiet -r requirements.txt"
+            }
+            Self::JavaScript | Self::Browser => "npm ci --no-audit --no-fund --silent",
         }
     }
 }
 
 /// The program of an installed Chromium.
-///
-/// # Errors
-/// When none is installed.
 pub(crate) fn chromium() -> Result<&'static str> {
     let programs = ["chromium", "chromium-browser", "google-chrome"];
     let mut installed = programs.into_iter().filter(|name| is_installed(name));
     installed.next().context("Chromium is not installed")
 }
 
-fn run(folder: &Path, arguments: &[&str]) -> Result<()> {
-    let (program, rest) = arguments.split_first().context("no program")?;
-    // A path is relative to the folder, a name is searched.
-    let program = match program.contains('/') {
-        true => folder.join(program),
-        false => PathBuf::from(program),
-    };
-    let done = Command::new(&program)
-        .args(rest)
+fn run(folder: &Path, script: &str) -> Result<()> {
+    let done = Command::new("sh")
+        .args(["-ec", script])
         .current_dir(folder)
         .env("GOWORK", "off")
         .env("CGO_ENABLED", "0")
         .output();
-    let done = done.with_context(|| format!("start {}", program.display()))?;
-    let said = String::from_utf8_lossy(&done.stderr);
-    let end: Vec<&str> = said.lines().rev().take(5).collect();
+    let done = Output::from(done.context("start sh")?);
+    let end: Vec<&str> = done.err.lines().rev().take(5).collect();
     let end = end.into_iter().rev().collect::<Vec<_>>().join("\n");
-    ensure!(done.status.success(), "{}: {end}", arguments.join(" "));
+    ensure!(done.code == 0, "{script}: {end}");
     Ok(())
 }
 
 /// The folder of the sample controller's own manifests, in the Go module.
-///
-/// # Errors
-/// When go does not name it.
 pub(crate) fn sample_manifests(installed: &Path) -> Result<PathBuf> {
     let listed = Command::new("go")
         .args(["list", "-m", "-f", "{{.Dir}}", "k8s.io/sample-controller"])

@@ -13,9 +13,7 @@ const FIRST_POLL: Duration = Duration::from_millis(20);
 const SLOWEST_POLL: Duration = Duration::from_millis(400);
 
 /// Calls `check` until it succeeds. An error of `check` means "not yet" and describes the state.
-///
-/// # Errors
-/// When it has not succeeded within `deadline`: with `what` and the last error.
+/// The error contains `what` and the last error.
 pub async fn eventually<T, F>(what: &str, deadline: Duration, look: impl Fn() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
@@ -42,9 +40,7 @@ where
 }
 
 /// Calls `check` repeatedly during the whole `window`; every call must succeed.
-///
-/// # Errors
-/// When one call fails: with `what` and the time since the start.
+/// The error contains `what` and the time since the start.
 pub async fn throughout<F>(what: &str, window: Duration, look: impl Fn() -> F) -> Result<()>
 where
     F: Future<Output = Result<()>>,

@@ -186,45 +186,44 @@ impl Source {
         if sets.is_empty() {
             return Ok(self);
         }
-        if !self.value.is_object() {
-            self.value = serde_json::json!({ "apiVersion": API_VERSION });
-        }
-        for set in sets {
-            set.apply(&mut self.value);
-        }
         self.sets = sets.to_vec();
-        self.read_again()
+        self.changed(|value| {
+            for set in sets {
+                set.apply(value);
+            }
+        })
     }
 
     /// The same document, with the values of `running` for these keys.
     ///
     /// # Errors
     /// If the result is invalid.
-    pub fn keeping(mut self, keys: &[String], running: &Self) -> Result<Self, ConfigError> {
+    pub fn keeping(self, keys: &[String], running: &Self) -> Result<Self, ConfigError> {
         if keys.is_empty() {
             return Ok(self);
         }
-        for key in keys {
-            match sets::at(&running.value, key) {
-                Value::Null => sets::remove(&mut self.value, key),
-                value => sets::replace(&mut self.value, key, value),
+        self.changed(|document| {
+            for key in keys {
+                match sets::at(&running.value, key) {
+                    Value::Null => sets::remove(document, key),
+                    value => sets::replace(document, key, value),
+                }
             }
-        }
-        self.read_again()
+        })
     }
 
-    /// Decodes the document again after a change.
-    fn read_again(mut self) -> Result<Self, ConfigError> {
-        let failed = |message: String| ConfigError {
-            place: Place::Set,
-            key: None,
-            message,
-        };
+    /// Changes the document, which is an empty one without a file, and decodes it again.
+    fn changed(mut self, change: impl FnOnce(&mut Value)) -> Result<Self, ConfigError> {
+        if !self.value.is_object() {
+            self.value = serde_json::json!({ "apiVersion": API_VERSION });
+        }
+        change(&mut self.value);
         // Through text, so that errors have the same messages as those of a file.
         let text = yaml::document::write(&self.value);
         let failed = |problem: Problem| ConfigError {
+            place: Place::Set,
             key: problem.key,
-            ..failed(problem.message)
+            message: problem.message,
         };
         self.config = yaml::parse(&text).map_err(failed)?;
         known_keys(&text, &self.value).map_err(failed)?;
@@ -242,14 +241,11 @@ impl Source {
         if flags.is_empty() {
             return Ok(self.clone());
         }
-        let mut source = self.clone();
-        if !source.value.is_object() {
-            source.value = serde_json::json!({ "apiVersion": API_VERSION });
-        }
-        for (key, value) in flags {
-            sets::replace(&mut source.value, key, value.clone());
-        }
-        source.read_again()
+        self.clone().changed(|document| {
+            for (key, value) in flags {
+                sets::replace(document, key, value.clone());
+            }
+        })
     }
 
     /// Every controller of this build with its settings.

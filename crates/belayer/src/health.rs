@@ -50,16 +50,8 @@ impl WatchedInformer {
 struct WatchedWorkers {
     name: &'static str,
     queue: WorkQueue<ObjectKey>,
-    progress: Arc<Progress>,
-}
-
-/// State of the workers of one queue.
-#[derive(Debug, Default)]
-struct Progress {
     /// Their caches are synced.
-    ready: AtomicBool,
-    /// They have started.
-    working: AtomicBool,
+    ready: Arc<AtomicBool>,
 }
 
 /// Whether the process needs an informer.
@@ -71,19 +63,14 @@ pub enum Needed {
     No,
 }
 
-/// Reports the start of the workers of one queue.
+/// Reports when the workers of one queue can start.
 #[derive(Debug)]
-pub struct Started(Arc<Progress>);
+pub struct Started(Arc<AtomicBool>);
 
 impl Started {
     /// Reports that their caches are synced. A standby stays in this state, and is ready.
     pub fn are_ready(&self) {
-        self.0.ready.store(true, Ordering::Release);
-    }
-
-    /// Reports that they have started.
-    pub fn have_started(&self) {
-        self.0.working.store(true, Ordering::Release);
+        self.0.store(true, Ordering::Release);
     }
 }
 
@@ -95,13 +82,13 @@ impl Vitals {
 
     /// Adds the workers of a queue.
     pub fn workers(&mut self, name: &'static str, queue: WorkQueue<ObjectKey>) -> Started {
-        let progress = Arc::new(Progress::default());
+        let ready = Arc::new(AtomicBool::default());
         self.workers.push(WatchedWorkers {
             name,
             queue,
-            progress: Arc::clone(&progress),
+            ready: Arc::clone(&ready),
         });
-        Started(progress)
+        Started(ready)
     }
 }
 
@@ -120,7 +107,7 @@ impl Health for Vitals {
         let workers = self
             .workers
             .iter()
-            .filter(|workers| !workers.progress.ready.load(Ordering::Acquire))
+            .filter(|workers| !workers.ready.load(Ordering::Acquire))
             .map(|workers| format!("workers of {}", workers.name));
         informers.chain(down).chain(workers).collect()
     }

@@ -41,7 +41,9 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use cli::{Cli, Command};
 use exit::{Failure, Outcome};
 use kubeconfig::Sources;
+use logging::{LevelName, LogArguments};
 use options::RunOptions;
+use options::arguments::RunArguments;
 use screen::print_data;
 
 /// Runs the command that the process's arguments name.
@@ -89,25 +91,61 @@ fn with_variable(mut error: clap::Error, command: &clap::Command) -> clap::Error
 }
 
 fn start(cli: Cli) -> Result<(), Failure> {
-    if let Command::Version = cli.command {
-        return print_data(format!("{}\n", cli::version()).as_bytes());
+    let logging = &cli.logging;
+    match cli.command {
+        Command::Version => print_data(format!("{}\n", cli::version()).as_bytes()),
+        Command::Completions(arguments) => manual::completions(&arguments, Cli::command()),
+        Command::Man(arguments) => manual::man(&arguments, Cli::command()),
+        Command::Crds => print_data(crds()?.as_bytes()),
+        Command::Complete(arguments) => block_on(complete::run(&arguments, Cli::command())),
+        Command::Run(arguments) => block_on(run_controllers(*arguments, logging)),
+        #[cfg(all(feature = "node-agent", target_os = "linux"))]
+        Command::NodeAgent(arguments) => block_on(async {
+            logging::init(logging, LevelName::Info);
+            let sources = Sources::from_env();
+            let options = node_agent::NodeAgentOptions::resolve(*arguments, &sources).await?;
+            node_agent::run(options).await
+        }),
+        Command::Config(arguments) => {
+            quietly(logging, async { effective::print(&arguments, logging) })
+        }
+        Command::Stuck(arguments) => quietly(logging, inspect::run_stuck(*arguments)),
+        Command::Status(arguments) => quietly(logging, inspect::run_status(*arguments)),
+        Command::Check(arguments) => quietly(logging, inspect::run_check(*arguments)),
+        Command::Explain(arguments) => quietly(logging, inspect::run_explain(*arguments)),
+        Command::Drain(arguments) => quietly(logging, drain::run(*arguments)),
     }
-    if let Command::Completions(arguments) = &cli.command {
-        return manual::completions(arguments, Cli::command());
-    }
-    if let Command::Man(arguments) = &cli.command {
-        return manual::man(arguments, Cli::command());
-    }
-    if let Command::Crds = cli.command {
-        return print_data(crds()?.as_bytes());
-    }
+}
+
+async fn run_controllers(arguments: RunArguments, logging: &LogArguments) -> Result<(), Failure> {
+    let source = arguments.source()?;
+    let how = source.logging(logging);
+    let how = how.map_err(Failure::configuration)?;
+    let traces = traces::Traces::start().map_err(Failure::configuration)?;
+    logging::init_with(&how, LevelName::Info, &traces);
+    let options = RunOptions::resolve(arguments, source, &Sources::from_env()).await?;
+    let done = run::run(options).await;
+    traces.end().await;
+    done
+}
+
+/// Runs a command that logs nothing unless the user sets a level.
+fn quietly(
+    logging: &LogArguments,
+    command: impl Future<Output = Result<(), Failure>>,
+) -> Result<(), Failure> {
+    logging::init(logging, LevelName::Off);
+    block_on(command)
+}
+
+fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("belayer")
         .worker_threads(threads())
         .build()
         .map_err(anyhow::Error::from)?;
-    let result = runtime.block_on(command(cli));
+    let result = runtime.block_on(command);
     // Tasks that still run after a clean stop, such as a DNS lookup, must not delay the exit.
     runtime.shutdown_background();
     result
@@ -138,55 +176,6 @@ fn crds() -> anyhow::Result<String> {
         });
     }
     Ok(documents.join("---\n"))
-}
-
-async fn command(cli: Cli) -> Result<(), Failure> {
-    match cli.command {
-        Command::Version | Command::Completions(_) | Command::Man(_) | Command::Crds => Ok(()),
-        Command::Complete(arguments) => complete::run(&arguments, Cli::command()).await,
-        Command::Run(arguments) => {
-            let source = arguments.source()?;
-            let how = source.logging(&cli.logging);
-            let how = how.map_err(Failure::configuration)?;
-            let traces = traces::Traces::start().map_err(Failure::configuration)?;
-            logging::init_with(&how, logging::LevelName::Info, &traces);
-            let options = RunOptions::resolve(*arguments, source, &Sources::from_env()).await?;
-            let done = run::run(options).await;
-            traces.end().await;
-            done
-        }
-        Command::Config(arguments) => {
-            logging::init(&cli.logging, logging::LevelName::Off);
-            effective::print(&arguments, &cli.logging)
-        }
-        #[cfg(all(feature = "node-agent", target_os = "linux"))]
-        Command::NodeAgent(arguments) => {
-            logging::init(&cli.logging, logging::LevelName::Info);
-            let sources = Sources::from_env();
-            let options = node_agent::NodeAgentOptions::resolve(*arguments, &sources).await?;
-            node_agent::run(options).await
-        }
-        Command::Stuck(arguments) => {
-            logging::init(&cli.logging, logging::LevelName::Off);
-            inspect::run_stuck(*arguments).await
-        }
-        Command::Status(arguments) => {
-            logging::init(&cli.logging, logging::LevelName::Off);
-            inspect::run_status(*arguments).await
-        }
-        Command::Check(arguments) => {
-            logging::init(&cli.logging, logging::LevelName::Off);
-            inspect::run_check(*arguments).await
-        }
-        Command::Explain(arguments) => {
-            logging::init(&cli.logging, logging::LevelName::Off);
-            inspect::run_explain(*arguments).await
-        }
-        Command::Drain(arguments) => {
-            logging::init(&cli.logging, logging::LevelName::Off);
-            drain::run(*arguments).await
-        }
-    }
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ use crate::kubeconfig::{self, Sources};
 use crate::operator::{self, Operator};
 use crate::options::{RunOptions, Settings};
 use crate::reload::{self, Changes, Watcher};
-use crate::server::{self, BindAddress, Endpoint, Health};
+use crate::server::{self, Endpoint, Public};
 use crate::signals;
 use current::Current;
 
@@ -100,18 +100,16 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
 
     let mut tasks = JoinSet::new();
     let after = CancellationToken::new();
-    tasks.spawn(server::upkeep(Arc::clone(&exporter), after.clone()));
-    let health: Arc<dyn Health> = current.clone();
-    let probes = &settings.health_probe_bind_address;
-    if let Some(endpoint) = bind(probes, "--health-probe-bind-address").await? {
-        let routes = server::probe_routes(Arc::clone(&health));
-        tasks.spawn(server::serve(endpoint, routes, after.clone()));
-    }
-    let public = &settings.metrics_bind_address;
-    if let Some(endpoint) = bind(public, "--metrics-bind-address").await? {
-        protected.serve(endpoint, health, exporter, &mut tasks, &after);
-    }
-    if let Some(endpoint) = bind(&settings.debug_bind_address, "--debug-bind-address").await? {
+    let public = Public {
+        probes: &settings.health_probe_bind_address,
+        metrics: &settings.metrics_bind_address,
+        protected,
+        health: current.clone(),
+        exporter,
+    };
+    public.serve(&mut tasks, &after).await?;
+    let debug = Endpoint::bind(&settings.debug_bind_address, "--debug-bind-address").await;
+    if let Some(endpoint) = debug.map_err(anyhow::Error::from)? {
         let (routes, reads) = supervisor.debug_endpoint(endpoint.address());
         tasks.spawn(server::serve(endpoint, routes, after.clone()));
         let after = after.clone();
@@ -350,16 +348,6 @@ fn reloaded(result: &'static str) {
     metrics::counter!(belayer_metrics::CONFIG_RELOADS, "status" => result).increment(1);
     let good = f64::from(u8::from(result != "refused"));
     metrics::gauge!(belayer_metrics::CONFIG_GOOD).set(good);
-}
-
-/// Binds an address that a flag set; `None` if it is off.
-pub(crate) async fn bind(
-    address: &BindAddress,
-    flag: &'static str,
-) -> Result<Option<Endpoint>, Failure> {
-    Endpoint::bind(address, flag)
-        .await
-        .map_err(|error| Failure::from(anyhow::Error::from(error)))
 }
 
 #[cfg(test)]

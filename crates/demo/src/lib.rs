@@ -67,9 +67,6 @@ impl Pace {
 ///
 /// The exit code is 1 if an invariant is violated, an object is still held at the end, or the demo was
 /// interrupted before the checks.
-///
-/// # Errors
-/// If the demo cannot be set up.
 pub async fn run(arguments: &Demo) -> anyhow::Result<ExitCode> {
     let output = Output::on_stdout();
     let interrupted = interrupted()?;

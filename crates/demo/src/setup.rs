@@ -17,9 +17,6 @@ use belayer_pod_recreation::rate_limit::{CircuitBreaker, Rate, RateLimits};
 use belayer_workload::User;
 
 /// Creates what an admin installs before Belayer starts.
-///
-/// # Errors
-/// What the API server answers.
 pub fn install(user: &User, tuning: Tuning) -> Result<()> {
     user.create_namespace(names::DEFAULT_NAMESPACE)
         .context("Belayer's namespace")?;

@@ -198,9 +198,6 @@ impl World {
     }
 
     /// Waits until `condition` is true; returns how long that took.
-    ///
-    /// # Errors
-    /// If it does not become true in time.
     pub(super) async fn until(
         &self,
         what: &str,

@@ -289,40 +289,30 @@ fn is_tool(manager: &str) -> bool {
 
 /// Judges the controller of an unknown finalizer, by the field manager that set it.
 pub(crate) fn of_manager(manager: Option<&str>, seen: &Observed<'_>) -> ControllerHealth {
+    let unknown = |missing: String| ControllerHealth::Unknown {
+        known: Vec::new(),
+        missing: vec![missing],
+    };
     let Some(manager) = manager else {
-        return ControllerHealth::Unknown {
-            known: Vec::new(),
-            missing: vec![
-                "which controller set it: it is not a known finalizer, and managedFields names no manager".to_owned(),
-            ],
-        };
+        return unknown("which controller set it: it is not a known finalizer, and managedFields names no manager".to_owned());
     };
     if is_tool(manager) {
-        return ControllerHealth::Unknown {
-            known: Vec::new(),
-            missing: vec![format!(
-                "which controller removes it: it is not a known finalizer; it was set by field manager {manager:?}, so by a person or a \
+        return unknown(format!(
+            "which controller removes it: it is not a known finalizer; it was set by field manager {manager:?}, so by a person or a \
                  script"
-            )],
-        };
+        ));
     }
     if NO_EVIDENCE.contains(&manager) {
-        return ControllerHealth::Unknown {
-            known: Vec::new(),
-            missing: vec![format!(
-                "which controller set it: it is not a known finalizer; it was set by field manager {manager:?}, and many \
+        return unknown(format!(
+            "which controller set it: it is not a known finalizer; it was set by field manager {manager:?}, and many \
                  controllers have that name or apply finalizers that others remove"
-            )],
-        };
+        ));
     }
     let ReadResult::Found(workloads) = seen.workloads else {
         let why = seen.workloads.why_unknown().unwrap_or("not read");
-        return ControllerHealth::Unknown {
-            known: Vec::new(),
-            missing: vec![format!(
-                "whether {manager}, which set it, runs: deployments, statefulsets and daemonsets: {why}"
-            )],
-        };
+        return unknown(format!(
+            "whether {manager}, which set it, runs: deployments, statefulsets and daemonsets: {why}"
+        ));
     };
     let found: Vec<_> = workloads
         .iter()
@@ -335,13 +325,10 @@ pub(crate) fn of_manager(manager: Option<&str>, seen: &Observed<'_>) -> Controll
         } else {
             "more than one"
         };
-        return ControllerHealth::Unknown {
-            known: Vec::new(),
-            missing: vec![format!(
-                "which controller set it: it is not a known finalizer; it was set by field manager {manager:?}, and {how_many} \
+        return unknown(format!(
+            "which controller set it: it is not a known finalizer; it was set by field manager {manager:?}, and {how_many} \
                  of the {total} Deployments, StatefulSets and DaemonSets has that name"
-            )],
-        };
+        ));
     };
     let proof = vec![format!(
         "it was set by field manager {manager:?}, the name of {}",

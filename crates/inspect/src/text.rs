@@ -175,11 +175,10 @@ pub fn group(group: &Group, style: Style, paint: &dyn Paint) -> String {
     let mut out = String::new();
     heading(group, style, paint, &mut out);
     objects(group, style, paint, &mut out);
-    let mut field = |name: &str, lines: &[String]| {
+    let mut fields = |name: &str, lines: &[String]| {
         for (index, line) in lines.iter().enumerate() {
             let label = if index == 0 { name } else { "" };
-            let text = wrapped(line, style.width.saturating_sub(16), "                ");
-            let _ = writeln!(out, "    {} {text}", paint.dim(&format!("{label:<9}")));
+            field(label, line, style, paint, &mut out);
         }
     };
     if let Some(known) = &group.known {
@@ -191,12 +190,18 @@ pub fn group(group: &Group, style: Style, paint: &dyn Paint) -> String {
             ));
             lines.push(known.source.clone());
         }
-        field("Owner", &lines);
+        fields("Owner", &lines);
     }
-    field("Proof", &group.proof);
-    field("Missing", &group.missing);
+    fields("Proof", &group.proof);
+    fields("Missing", &group.missing);
     steps(&group.next, style, paint, &mut out);
     out
+}
+
+/// A label, and its text in a column beside it.
+fn field(label: &str, text: &str, style: Style, paint: &dyn Paint, out: &mut String) {
+    let text = wrapped(text, style.width.saturating_sub(16), "                ");
+    let _ = writeln!(out, "    {} {text}", paint.dim(&format!("{label:<9}")));
 }
 
 /// Number, verdict and headline. The painted verdict is longer than it is shown, so the line is wrapped before.
@@ -226,8 +231,7 @@ fn steps(steps: &[Step], style: Style, paint: &dyn Paint, out: &mut String) {
         if printed != Some(&step.say) {
             let colon = if step.command.is_some() { ":" } else { "" };
             let text = format!("{}{colon}", step.say);
-            let text = wrapped(&text, style.width.saturating_sub(16), "                ");
-            let _ = writeln!(out, "    {} {text}", paint.dim(&format!("{label:<9}")));
+            field(label, &text, style, paint, out);
         }
         printed = Some(&step.say);
         if let Some(command) = &step.command {

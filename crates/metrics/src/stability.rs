@@ -44,29 +44,3 @@ const STABLE: [&str; 14] = [
     n::CONFIG_RELOADS,
     n::CONFIG_GOOD,
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::table::{ALL, Kind};
-
-    #[test]
-    fn every_stable_metric_exists_and_a_new_one_is_alpha() {
-        let stable = |metric: &&Metric| metric.stability() == Stability::Stable;
-        for name in STABLE {
-            assert!(ALL.iter().any(|metric| metric.name == name), "{name}");
-        }
-        let own = ALL
-            .iter()
-            .filter(|metric| metric.name.starts_with("belayer_"));
-        assert_eq!(own.filter(stable).count(), STABLE.len());
-        let new = Metric {
-            name: "belayer_new_total",
-            kind: Kind::Counter,
-            unit: crate::Unit::Count,
-            help: "New.",
-            labels: &[],
-        };
-        assert_eq!(new.stability(), Stability::Alpha);
-    }
-}

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::Duration;
 
+use belayer_core::object::ObjectKey;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -44,15 +45,13 @@ pub struct Command {
     pub timeout: Duration,
 }
 
-/// The pod that a program is run for.
+/// The pod that the work is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Subject {
-    /// Its UID.
+pub struct Pod {
+    /// Its name. The key of its lifecycle can differ: see `LifecycleUpdater`.
+    pub key: ObjectKey,
+    /// Its UID, safe as a path component.
     pub uid: PodUid,
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
 }
 
 /// An invalid command in the configuration.
@@ -227,7 +226,7 @@ impl Command {
     /// If the program did not exit successfully.
     pub async fn run(
         &self,
-        subject: &Subject,
+        pod: &Pod,
         places: &[Place],
         limit: Instant,
         cancel: &CancellationToken,
@@ -243,7 +242,7 @@ impl Command {
         }
         let begun = Instant::now();
         let limit = limit.min(begun + self.timeout);
-        let (mut group, mut output) = self.start(subject, places).map_err(started)?;
+        let (mut group, mut output) = self.start(pod, places).map_err(started)?;
         let ended = tokio::select! {
             ended = group.ended(&mut output) => Ok(ended.map_err(started)?),
             () = sleep_until(limit) => Err(RunError::Timeout {
@@ -278,22 +277,22 @@ impl Command {
         }
     }
 
-    fn start(&self, subject: &Subject, places: &[Place]) -> io::Result<(Group, Reading)> {
+    fn start(&self, pod: &Pod, places: &[Place]) -> io::Result<(Group, Reading)> {
         let (reader, writer) = io::pipe()?;
         let paths: Vec<String> = places
             .iter()
             .map(|place| place.path().display().to_string())
             .collect();
         let child = std::process::Command::new(&self.program)
-            .args(self.arguments.iter().map(|text| filled(text, subject)))
+            .args(self.arguments.iter().map(|text| filled(text, pod)))
             .env_clear()
             .env(
                 "PATH",
                 "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             )
-            .env("POD_UID", subject.uid.as_str())
-            .env("POD_NAME", &subject.name)
-            .env("POD_NAMESPACE", &subject.namespace)
+            .env("POD_UID", pod.uid.as_str())
+            .env("POD_NAME", pod.key.name())
+            .env("POD_NAMESPACE", pod.key.namespace().unwrap_or_default())
             .env("POD_PATHS", paths.join(":"))
             .current_dir("/")
             .stdin(Stdio::null())
@@ -311,7 +310,7 @@ impl Command {
     }
 }
 
-fn filled(text: &str, subject: &Subject) -> String {
+fn filled(text: &str, pod: &Pod) -> String {
     let [uid, name, namespace] = PLACEHOLDERS;
     // In one pass: placeholders in a value are not replaced.
     let mut out = String::with_capacity(text.len() + 40);
@@ -320,11 +319,11 @@ fn filled(text: &str, subject: &Subject) -> String {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
         let (known, value) = if rest.starts_with(uid) {
-            (uid, subject.uid.as_str())
+            (uid, pod.uid.as_str())
         } else if rest.starts_with(namespace) {
-            (namespace, subject.namespace.as_str())
+            (namespace, pod.key.namespace().unwrap_or_default())
         } else if rest.starts_with(name) {
-            (name, subject.name.as_str())
+            (name, pod.key.name())
         } else {
             ("{", "{")
         };

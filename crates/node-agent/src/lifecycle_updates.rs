@@ -11,10 +11,11 @@ use belayer_lifecycles::{Deadline, Identity, Known, Lifecycles, Pass, Phase};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
+use crate::command::Pod;
 use crate::decide::{State, WipeRequest, asks, state};
 use crate::place::by_uid;
 use crate::uid::PodUid;
-use crate::work::{Pod, PodWork};
+use crate::work::PodWork;
 use crate::world::World;
 
 /// Delay before a name is processed again when a store is not synced.

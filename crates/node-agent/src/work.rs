@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::command::{Command, RunError, Subject};
+use crate::command::{Command, Pod, RunError};
 use crate::decide::{Decision, Snapshot, WipeRequest, decide};
 use crate::host::{Host, HostError, NothingRuns, Remains};
 use crate::place::pod_of;
@@ -46,25 +46,6 @@ const HANDLER: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_sec
 
 /// Backoff after a live read that differs from the stores.
 const STALE: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
-
-/// The pod that the work is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Pod {
-    /// Its name. The key of its lifecycle can differ: see [`LifecycleUpdater`](crate::lifecycle_updates::LifecycleUpdater).
-    pub(crate) key: ObjectKey,
-    /// Its UID, safe as a path component.
-    pub(crate) uid: PodUid,
-}
-
-impl Pod {
-    fn subject(&self) -> Subject {
-        Subject {
-            uid: self.uid.clone(),
-            namespace: self.key.namespace().unwrap_or_default().to_owned(),
-            name: self.key.name().to_owned(),
-        }
-    }
-}
 
 /// Why the work for a pod failed.
 #[derive(Debug, thiserror::Error)]
@@ -139,7 +120,7 @@ impl Lifecycle for PodWork {
         for handler in &self.handlers {
             let limit = Instant::now() + handler.timeout;
             tracing::info!(pod = %pod.key, uid = %pod.uid, handler = handler.name, "handler begins");
-            let ran = handler.run(&pod.subject(), &places, limit, cancel).await;
+            let ran = handler.run(pod, &places, limit, cancel).await;
             ran.map_err(WorkError::Handler)?;
         }
         self.world.handled(&object.uid);
@@ -289,7 +270,7 @@ impl PodWork {
         let deadline = Instant::now() + TRY;
         let places = self.wiper.places(&pod.uid);
         for hook in &self.hooks {
-            let ran = hook.run(&pod.subject(), &places, deadline, cancel).await;
+            let ran = hook.run(pod, &places, deadline, cancel).await;
             ran.map_err(WorkError::Hook)?;
         }
         let wiper = Arc::clone(&self.wiper);

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::latency::{self, BELAYER, Held, NAMESPACE, RAW, Waiting};
 use super::measure::sockets_of;
-use super::{Bench, Goal, Report, Testbed, belayer_says, wait_until_ready};
+use super::{Goal, Report, Testbed, belayer_says, wait_until_ready};
 use belayer_e2e::control_plane::ports::free_ports;
 use belayer_e2e::harness::{PodBuilder, Workflow, pod};
 use belayer_e2e::kinds;
@@ -24,17 +24,7 @@ const HOLDS: usize = 3_000;
 /// Releases of each subject and round.
 const RELEASES: usize = 100;
 
-pub(crate) fn bench() -> Bench {
-    Bench {
-        name: "backlog",
-        about: "one release while 10,000 live reads wait for their turn at 100 requests a second: \
-                Belayer from the evidence until the pod is seen gone, against a raw PATCH sent to the \
-                same server at the same time",
-        run: |testbed| run(testbed).boxed(),
-    }
-}
-
-async fn run(testbed: Testbed) -> Result<Report> {
+pub(crate) async fn run(testbed: Testbed) -> Result<Report> {
     let queries = testbed.size.unwrap_or(QUESTIONS);
     let plane = testbed.api_server().await?;
     let client = plane.client();

@@ -3,23 +3,14 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
-use futures::FutureExt as _;
 use tokio::process::Command;
 
 use super::report::Limit;
-use super::{Bench, Report, Testbed};
+use super::{Report, Testbed};
 
 const BELAYER: &str = "belayer";
 
-pub(crate) fn bench() -> Bench {
-    Bench {
-        name: "binary",
-        about: "the size of the program with and without symbols (needs strip of binutils)",
-        run: |testbed| run(testbed).boxed(),
-    }
-}
-
-async fn run(testbed: Testbed) -> Result<Report> {
+pub(crate) async fn run(testbed: Testbed) -> Result<Report> {
     let stripped = std::env::temp_dir().join(format!("belayer-stripped-{}", std::process::id()));
     let status = Command::new("strip")
         .arg("-o")

@@ -24,9 +24,6 @@ const AT_ONCE: usize = 100;
 const PARALLEL: usize = 4;
 
 /// Creates the namespaces of synthetic pods.
-///
-/// # Errors
-/// When the server refuses.
 pub(crate) async fn create_namespaces(plane: &ControlPlane) -> Result<()> {
     for name in Pods::namespaces() {
         let document = serde_json::from_value(json!({
@@ -40,9 +37,6 @@ pub(crate) async fn create_namespaces(plane: &ControlPlane) -> Result<()> {
 }
 
 /// Writes the pods with these numbers.
-///
-/// # Errors
-/// When etcd refuses.
 pub(crate) async fn fill(
     plane: &ControlPlane,
     pods: Pods,
@@ -57,9 +51,6 @@ pub(crate) async fn fill(
 }
 
 /// Writes the objects with these numbers: the key and the value of each.
-///
-/// # Errors
-/// When etcd refuses.
 pub(crate) async fn write(
     plane: &ControlPlane,
     numbers: std::ops::Range<usize>,

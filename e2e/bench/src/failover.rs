@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use belayer_subject::Pods;
-use futures::FutureExt as _;
 use futures::future::try_join_all;
 use kube::api::PostParams;
 use rustix::process::Signal;
@@ -15,7 +14,7 @@ use belayer_core::object::{ObjectKey, Resource};
 
 use super::latency::{self, Held, Waiting};
 use super::report::Limit;
-use super::{Bench, Report, Testbed, belayer_says, etcd, wait_until_ready};
+use super::{Report, Testbed, belayer_says, etcd, wait_until_ready};
 use belayer_e2e::control_plane::ports::free_ports;
 use belayer_e2e::control_plane::{ControlPlane, Process};
 use belayer_e2e::kinds;
@@ -49,16 +48,7 @@ const ENDS: [(End, &str); 3] = [
     (End::Killed, "SIGKILL of the leader"),
 ];
 
-pub(crate) fn bench() -> Bench {
-    Bench {
-        name: "failover",
-        about: "two replicas whose leader ends by SIGTERM or SIGKILL while a release becomes due every 20 ms: \
-                the longest time from the evidence until a pod is seen gone",
-        run: |testbed| run(testbed).boxed(),
-    }
-}
-
-async fn run(testbed: Testbed) -> Result<Report> {
+pub(crate) async fn run(testbed: Testbed) -> Result<Report> {
     let pods = testbed.size.unwrap_or(PODS);
     let plane = testbed.api_server().await?;
     let client = plane.client();

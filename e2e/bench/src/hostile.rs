@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::latency::{self, Held, Waiting};
 use super::report::Limit;
-use super::{Bench, Goal, Measured, Report, Testbed, belayer_says, wait_until_ready};
+use super::{Goal, Measured, Report, Testbed, belayer_says, wait_until_ready};
 use belayer_e2e::control_plane::ports::free_ports;
 use belayer_e2e::harness::belayer::connect_from;
 use belayer_e2e::harness::{Workflow, largest_nodes, pod};
@@ -38,15 +38,6 @@ const SCRAPERS: u16 = 16;
 
 /// The number of namespaces in which no holds are added.
 const CLOSED: &str = "belayer_backlog_namespaces_closed";
-
-pub(crate) fn bench() -> Bench {
-    Bench {
-        name: "hostile",
-        about: "attacks of one tenant: 100 releases of another one meanwhile, Belayer from the evidence until the pod \
-                is seen gone, against raw PATCHes; its memory; the time until the attack has no more effect",
-        run: |testbed| run(testbed).boxed(),
-    }
-}
 
 /// What an attack needs.
 #[derive(Clone)]
@@ -97,7 +88,7 @@ const ATTACKS: [Attack; 4] = [
     },
 ];
 
-async fn run(testbed: Testbed) -> Result<Report> {
+pub(crate) async fn run(testbed: Testbed) -> Result<Report> {
     let releases = testbed.size.unwrap_or(RELEASES);
     let plane = testbed.api_server().await?;
     let client = plane.client();

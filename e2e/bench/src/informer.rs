@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use belayer_subject::Pods;
 use belayer_subject::informer::SYNCED;
-use futures::FutureExt as _;
 
 use super::measure::cost_of;
 use super::report::Limit;
 use super::server::{API_SERVER, server_cpu, settled};
-use super::{Bench, Goal, Report, Testbed, etcd};
+use super::{Goal, Report, Testbed, etcd};
 use belayer_e2e::control_plane::ports::free_ports;
 use belayer_e2e::control_plane::{ControlPlane, Process};
 use belayer_e2e::peers::Peer;
@@ -26,15 +25,6 @@ const CLIENT_GO: &str = "client-go informer";
 const KUBE_RS: &str = "kube-rs reflector";
 const IN_TREE: &str = "kube-controller-manager";
 
-pub(crate) fn bench() -> Bench {
-    Bench {
-        name: "informer",
-        about: "pods of 5 KB until an informer is synced: Belayer, its informer alone, client-go's, \
-                kube-rs' reflector and kube-controller-manager, and what each costs the API server",
-        run: |testbed| run(testbed).boxed(),
-    }
-}
-
 /// The cost of one subject.
 struct Sync {
     /// Seconds; NaN if the subject does not report when it is synced.
@@ -45,7 +35,7 @@ struct Sync {
     server: f64,
 }
 
-async fn run(testbed: Testbed) -> Result<Report> {
+pub(crate) async fn run(testbed: Testbed) -> Result<Report> {
     let pods = testbed.size.unwrap_or(PODS);
     let plane = testbed.api_server().await?;
     etcd::create_namespaces(&plane).await?;

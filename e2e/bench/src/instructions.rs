@@ -39,7 +39,6 @@ pub(crate) enum Bounds {
 }
 
 /// Whether instructions can be counted on this machine.
-#[must_use]
 pub(crate) fn is_available() -> bool {
     let version = Command::new("valgrind")
         .arg("--version")
@@ -50,9 +49,7 @@ pub(crate) fn is_available() -> bool {
 }
 
 /// Counts all paths, prints a table, and checks or writes the bounds in `file`.
-///
-/// # Errors
-/// When a path exceeds its bound, or valgrind is missing or fails.
+/// Fails when a path exceeds its bound, or valgrind is missing or fails.
 pub(crate) fn run(subject: &File, file: &File, bounds: Bounds) -> Result<()> {
     ensure!(is_available(), "valgrind is not installed");
     let before: BTreeMap<String, Bound> = match fs::read_to_string(file) {

@@ -21,7 +21,7 @@ use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::Pod;
 
 use super::raw::Release;
-use super::{Bench, Goal, Report, Testbed, wait_until_ready};
+use super::{Goal, Report, Testbed, wait_until_ready};
 use belayer_e2e::control_plane::ports::free_ports;
 use belayer_e2e::control_plane::{ControlPlane, Process};
 use belayer_e2e::harness::{Workflow, pod};
@@ -42,19 +42,10 @@ const DEADLINE: Duration = Duration::from_secs(60);
 pub(crate) const BELAYER: &str = "Belayer, evidence to gone";
 pub(crate) const RAW: &str = "raw PATCH, sent to gone";
 
-pub(crate) fn bench() -> Bench {
-    Bench {
-        name: "latency",
-        about: "one release on a busy API server: Belayer from the evidence until the pod is seen \
-                gone, against a raw PATCH from its sending until the pod is seen gone",
-        run: |testbed| run(testbed).boxed(),
-    }
-}
-
 /// The waits for the removal of pods.
 pub(crate) type Waiting = Arc<Mutex<HashMap<String, oneshot::Sender<Instant>>>>;
 
-async fn run(testbed: Testbed) -> Result<Report> {
+pub(crate) async fn run(testbed: Testbed) -> Result<Report> {
     let releases = testbed.size.unwrap_or(RELEASES);
     let plane = testbed.api_server().await?;
     ensure_workflow_crd(plane.client()).await?;

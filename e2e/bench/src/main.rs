@@ -35,6 +35,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Parser as _;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use belayer_e2e::control_plane::{Binaries, ControlPlane, Options, Process};
@@ -70,35 +71,55 @@ pub(crate) struct Bench {
 
 impl Bench {
     /// Runs it.
-    ///
-    /// # Errors
-    /// When the measured work fails: there is no figure without it.
     pub(crate) async fn run(&self, testbed: Testbed) -> Result<Report> {
         (self.run)(testbed).await
     }
 }
 
+/// Benchmarks with the names of their modules.
+macro_rules! benches {
+    ($($module:ident: $about:literal;)+) => {
+        [$(Bench {
+            name: stringify!($module),
+            about: $about,
+            run: |testbed| $module::run(testbed).boxed(),
+        }),+]
+    };
+}
+
 /// All benchmarks, in the order of `--list`.
-#[must_use]
 pub(crate) fn all() -> Vec<Bench> {
-    vec![
-        drain::many(),
-        drain::one_workflow(),
-        drain::limited(),
-        pvc::bench(),
-        latency::bench(),
-        backlog::bench(),
-        storm::bench(),
-        hostile::bench(),
-        informer::bench(),
-        memory::bench(),
-        scale::bench(),
-        workqueue::bench(),
-        status::bench(),
-        failover::bench(),
-        stuck::bench(),
-        binary::bench(),
-    ]
+    let mut all = vec![drain::many(), drain::one_workflow(), drain::limited()];
+    all.extend(benches! {
+        pvc: "deleted PVCs that no pod uses, there at the start: Belayer from process start, against \
+            kube-controller-manager's own controller and raw parallel PATCHes";
+        latency: "one release on a busy API server: Belayer from the evidence until the pod is seen gone, against a \
+            raw PATCH from its sending until the pod is seen gone";
+        backlog: "one release while 10,000 live reads wait for their turn at 100 requests a second: Belayer from the \
+            evidence until the pod is seen gone, against a raw PATCH sent to the same server at the same time";
+        storm: "releases that the API server refuses with 429 for 30 seconds: the PATCHes that Belayer sends, and \
+            the time from the end of the storm until the last pod is gone, against raw PATCHes";
+        hostile: "attacks of one tenant: 100 releases of another one meanwhile, Belayer from the evidence until the \
+            pod is seen gone, against raw PATCHes; its memory; the time until the attack has no more effect";
+        informer: "pods of 5 KB until an informer is synced: Belayer, its informer alone, client-go's, kube-rs' \
+            reflector and kube-controller-manager, and what each costs the API server";
+        memory: "slim pods with the entries of all indexes, listed into a store: bytes per pod by a counting \
+            allocator and by resident size, for growing numbers of pods";
+        scale: "status heartbeats in a settled cluster of more and more pods: what each event costs Belayer, and how \
+            many keys it queues, also when all pods change at once; client-go's informer and kube-rs' reflector \
+            beside it";
+        workqueue: "distinct keys by 8 producers and 8 consumers: Belayer's queue with priorities, ageing and \
+            metrics, against client-go's FIFO and controller-runtime's priority queue";
+        status: "running workflows of 500 nodes with 50 deleted pods each, whose statuses are written every 10 \
+            seconds: CPU and memory of Belayer, beside kube-rs' reflector of whole workflows, and the time from a \
+            status that releases a pod until the pod is seen gone";
+        failover: "two replicas whose leader ends by SIGTERM or SIGKILL while a release becomes due every 20 ms: the \
+            longest time from the evidence until a pod is seen gone";
+        stuck: "`belayer stuck` on a cluster of 100 kinds of custom resources: time, memory and requests, against \
+            listing each kind once";
+        binary: "the size of the program with and without symbols (needs strip of binutils)";
+    });
+    all
 }
 
 /// The environment and the size of a benchmark.
@@ -128,10 +149,7 @@ impl Testbed {
     }
 }
 
-/// Waits until Belayer is ready.
-///
-/// # Errors
-/// When it ends before, or is not ready within two minutes.
+/// Waits until Belayer is ready. Fails if it ends before, or is not ready within two minutes.
 pub(crate) async fn wait_until_ready(belayer: &mut Process, port: u16) -> Result<()> {
     let started = Instant::now();
     while let Err(why) = belayer_readiness(port).await {
@@ -153,9 +171,6 @@ pub(crate) async fn belayer_is_ready(port: u16) -> bool {
 }
 
 /// The same, with the reason if it has not.
-///
-/// # Errors
-/// When it has not.
 pub(crate) async fn belayer_readiness(port: u16) -> Result<()> {
     get(loopback(port), "/readyz").await.map(drop)
 }

@@ -27,9 +27,6 @@ pub(crate) struct Measured {
 
 impl Measured {
     /// Starts and measures a process.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub(crate) fn start(start: impl FnOnce() -> Result<Process>) -> Result<Self> {
         let started = Instant::now();
         Ok(Self {
@@ -44,9 +41,6 @@ impl Measured {
     }
 
     /// Its cost so far. It must still be running.
-    ///
-    /// # Errors
-    /// When it has exited, or the system has no figures of processes.
     pub(crate) fn cost(&mut self) -> Result<Cost> {
         let wall = self.started.elapsed();
         self.process.check_running()?;
@@ -56,18 +50,12 @@ impl Measured {
     }
 
     /// Kills it: a clean stop is not measured.
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub(crate) async fn end(mut self) -> Result<()> {
         self.process.kill().await
     }
 }
 
 /// The cost so far of a process that was started at that time. It must still be running.
-///
-/// # Errors
-/// When it has exited, or the system has no figures of processes.
 pub(crate) fn cost_of(pid: u32, started: Instant) -> Result<Cost> {
     Ok(Cost {
         wall: started.elapsed(),

@@ -2,24 +2,14 @@
 
 use anyhow::{Context as _, Result, ensure};
 use belayer_subject::memory::Weight;
-use futures::FutureExt as _;
 use tokio::process::Command;
 
 use super::report::Limit;
-use super::{Bench, Goal, Report, Testbed};
+use super::{Goal, Report, Testbed};
 
 const OBJECTS: usize = 1_000_000;
 
-pub(crate) fn bench() -> Bench {
-    Bench {
-        name: "memory",
-        about: "slim pods with the entries of all indexes, listed into a store: bytes per pod by a \
-                counting allocator and by resident size, for growing numbers of pods",
-        run: |testbed| run(testbed).boxed(),
-    }
-}
-
-async fn run(testbed: Testbed) -> Result<Report> {
+pub(crate) async fn run(testbed: Testbed) -> Result<Report> {
     let most = testbed.size.unwrap_or(OBJECTS);
     let title = format!("Slim pods with their index entries, up to {most}");
     let metrics = [

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
+use futures::{StreamExt as _, TryStreamExt as _};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Client, ResourceExt as _};
 
@@ -13,7 +13,7 @@ use belayer_core::object::{ObjectKey, Resource};
 use super::measure::{Cost, cost_of};
 use super::raw::{self, Release};
 use super::server::server_cpu;
-use super::{Bench, Goal, Measured, Report, Testbed, Traffic};
+use super::{Goal, Measured, Report, Testbed, Traffic};
 use belayer_e2e::control_plane::{ControlPlane, Process};
 use belayer_e2e::harness::{KUBERNETES_PVC_HOLD, pvc};
 use belayer_e2e::kinds;
@@ -29,16 +29,7 @@ const RAW: [usize; 3] = [16, 32, 64];
 const BELAYER: &str = "Belayer";
 const IN_TREE: &str = "kube-controller-manager";
 
-pub(crate) fn bench() -> Bench {
-    Bench {
-        name: "pvc",
-        about: "deleted PVCs that no pod uses, there at the start: Belayer from process start, \
-                against kube-controller-manager's own controller and raw parallel PATCHes",
-        run: |testbed| run(testbed).boxed(),
-    }
-}
-
-async fn run(testbed: Testbed) -> Result<Report> {
+pub(crate) async fn run(testbed: Testbed) -> Result<Report> {
     let pvcs = testbed.size.unwrap_or(PVCS);
     let plane = testbed.api_server().await?;
     for number in 0..NAMESPACES {

@@ -40,9 +40,6 @@ impl Release {
     }
 
     /// Sends it. Returns the response time.
-    ///
-    /// # Errors
-    /// When the server refuses.
     pub(crate) async fn send(&self, client: &Client) -> Result<Duration> {
         let request = Request::patch(self.path.clone(), PatchKind::Merge, self.body.clone())
             .accept(METADATA_ONLY_AS_PROTOBUF);
@@ -59,9 +56,6 @@ const DEADLINE: Duration = Duration::from_secs(900);
 
 /// Sends all of them, this many in parallel. Returns the time until a list is empty, as for the
 /// controllers.
-///
-/// # Errors
-/// When the server refuses one.
 pub(crate) async fn release_all<K>(
     client: &Client,
     api: &Api<K>,
@@ -77,10 +71,7 @@ where
 }
 
 /// Waits until a list is empty. Polling costs the API server something, so all subjects are awaited
-/// in this way.
-///
-/// # Errors
-/// When objects remain after a quarter of an hour.
+/// in this way. Fails if objects remain after a quarter of an hour.
 pub(crate) async fn until_gone<K>(api: &Api<K>) -> Result<()>
 where
     K: Clone + DeserializeOwned + Debug,

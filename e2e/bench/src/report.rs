@@ -222,9 +222,6 @@ impl Report {
     }
 
     /// Writes `NAME.md`, `NAME.json` and one picture per metric into `folder`.
-    ///
-    /// # Errors
-    /// When a file cannot be written.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
         let write = |file: String, text: String| {
@@ -251,9 +248,6 @@ impl Report {
 
     /// Writes it into a document, between the two comments with its name. `size` is that of the command line, which the command
     /// below the table then names.
-    ///
-    /// # Errors
-    /// When the document cannot be read or written, or has no such comments.
     pub(crate) fn write_into(&self, document: &Path, size: Option<usize>) -> Result<()> {
         let read = || format!("read {}", document.display());
         let text = fs::read_to_string(document).with_context(read)?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use belayer_subject::Pods;
-use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
+use futures::{StreamExt as _, TryStreamExt as _};
 use kube::Client;
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use belayer_core::object::{ObjectKey, Resource};
 use super::measure::cpu_exactly;
 use super::report::Limit;
 use super::server::{API_SERVER, QUIET, settled};
-use super::{Bench, Goal, Report, Testbed, belayer_says, etcd, wait_until_ready};
+use super::{Goal, Report, Testbed, belayer_says, etcd, wait_until_ready};
 use belayer_e2e::control_plane::ports::free_ports;
 use belayer_e2e::control_plane::{ControlPlane, Process};
 use belayer_e2e::peers::Peer;
@@ -27,17 +27,7 @@ const EVENTS: usize = 3000;
 const PARALLEL: usize = 16;
 const DEADLINE: Duration = Duration::from_secs(120);
 
-pub(crate) fn bench() -> Bench {
-    Bench {
-        name: "scale",
-        about: "status heartbeats in a settled cluster of more and more pods: what each event costs \
-                Belayer, and how many keys it queues, also when all pods change at once; client-go's informer and \
-                kube-rs' reflector beside it",
-        run: |testbed| run(testbed).boxed(),
-    }
-}
-
-async fn run(testbed: Testbed) -> Result<Report> {
+pub(crate) async fn run(testbed: Testbed) -> Result<Report> {
     let most = testbed.size.unwrap_or(PODS);
     let sizes = [most / 25, most / 5, most];
     let plane = testbed.api_server().await?;

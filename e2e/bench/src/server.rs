@@ -36,9 +36,6 @@ pub(crate) struct Traffic {
 
 impl Traffic {
     /// All requests so far for one resource, such as `pods`.
-    ///
-    /// # Errors
-    /// When the server does not respond.
     pub(crate) async fn of(client: &Client, resource: &str) -> Result<Self> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
         let text = client.request_text(request).await.context("/metrics")?;
@@ -144,9 +141,6 @@ pub(crate) async fn create(objects: &Objects, object: Value) -> Result<DynamicOb
 }
 
 /// CPU time of the API server so far, in seconds.
-///
-/// # Errors
-/// When it is not running.
 pub(crate) async fn server_cpu(plane: &ControlPlane) -> Result<f64> {
     let programs = plane.programs().await;
     let server = programs.iter().find(|(name, _)| *name == API_SERVER);
@@ -155,9 +149,6 @@ pub(crate) async fn server_cpu(plane: &ControlPlane) -> Result<f64> {
 }
 
 /// Waits until a program of the control plane is idle: it used less than a tenth of a CPU for [`QUIET`].
-///
-/// # Errors
-/// When it has ended, or does not become idle.
 pub(crate) async fn settled(plane: &ControlPlane, program: &str) -> Result<()> {
     let pid = plane
         .pid_of(program)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
-use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
+use futures::{StreamExt as _, TryStreamExt as _};
 use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Map, Value, json};
@@ -19,7 +19,7 @@ use super::latency::{self, NAMESPACE, Waiting};
 use super::measure::cpu_exactly;
 use super::report::Limit;
 use super::scale::start_peer;
-use super::{Bench, Goal, Report, Testbed, wait_until_ready};
+use super::{Goal, Report, Testbed, wait_until_ready};
 use belayer_e2e::control_plane::Process;
 use belayer_e2e::control_plane::ports::free_ports;
 use belayer_e2e::harness::{Packing, Workflow, pod};
@@ -42,16 +42,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const BELAYER: &str = "Belayer";
 const KUBE_RS: &str = "kube-rs reflector of whole workflows";
 
-pub(crate) fn bench() -> Bench {
-    Bench {
-        name: "status",
-        about: "running workflows of 500 nodes with 50 deleted pods each, whose statuses are written every 10 seconds: \
-                CPU and memory of Belayer, beside kube-rs' reflector of whole workflows, and the time from a status that releases a pod until the pod is seen gone",
-        run: |testbed| run(testbed).boxed(),
-    }
-}
-
-async fn run(testbed: Testbed) -> Result<Report> {
+pub(crate) async fn run(testbed: Testbed) -> Result<Report> {
     let workflows = testbed.size.unwrap_or(WORKFLOWS);
     let rounds = testbed.rounds + 1;
     ensure!(

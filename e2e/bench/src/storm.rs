@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
-use futures::{FutureExt as _, StreamExt as _, stream};
+use futures::{StreamExt as _, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper_util::rt::TokioExecutor;
@@ -22,7 +22,7 @@ use super::drain::{self, NAMESPACE};
 use super::raw;
 use super::report::Limit;
 use super::server::{self, Account, create};
-use super::{Bench, Goal, Measured, Report, Testbed, Traffic};
+use super::{Goal, Measured, Report, Testbed, Traffic};
 use belayer_e2e::control_plane::{ControlPlane, Process};
 use belayer_e2e::kinds::{self, Objects};
 
@@ -37,16 +37,7 @@ const NO_POD: &str = "/api/v1/namespaces/bench/pods/none";
 const RAW: &str = "raw, 32 parallel, sent after the storm";
 const BELAYER: &str = "Belayer";
 
-pub(crate) fn bench() -> Bench {
-    Bench {
-        name: "storm",
-        about: "releases that the API server refuses with 429 for 30 seconds: the PATCHes that Belayer sends, \
-                and the time from the end of the storm until the last pod is gone, against raw PATCHes",
-        run: |testbed| run(testbed).boxed(),
-    }
-}
-
-async fn run(testbed: Testbed) -> Result<Report> {
+pub(crate) async fn run(testbed: Testbed) -> Result<Report> {
     let pods = testbed.size.unwrap_or(PODS);
     let plane = testbed.api_server().await?;
     drain::set_up(plane.client()).await?;

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::Client;
 use kube::api::PostParams;
 use kube::discovery::{ApiGroup, Discovery, verbs};
@@ -18,7 +18,7 @@ use belayer_core::object::Resource;
 
 use super::measure::{Cost, cost_of};
 use super::report::Limit;
-use super::{Bench, Report, Testbed, etcd};
+use super::{Report, Testbed, etcd};
 use belayer_e2e::control_plane::ControlPlane;
 use belayer_e2e::kinds;
 
@@ -38,15 +38,6 @@ const POLL: Duration = Duration::from_millis(2);
 const RAW: &str = "raw, one list per kind, 8 parallel";
 const BELAYER: &str = "belayer stuck";
 
-pub(crate) fn bench() -> Bench {
-    Bench {
-        name: "stuck",
-        about: "`belayer stuck` on a cluster of 100 kinds of custom resources: time, memory and requests, \
-                against listing each kind once",
-        run: |testbed| run(testbed).boxed(),
-    }
-}
-
 /// The beginning of the output as JSON.
 #[derive(Deserialize)]
 struct Output {
@@ -61,7 +52,7 @@ struct Summary {
     requests: u64,
 }
 
-async fn run(testbed: Testbed) -> Result<Report> {
+pub(crate) async fn run(testbed: Testbed) -> Result<Report> {
     let objects = testbed.size.unwrap_or(OBJECTS);
     let plane = testbed.api_server().await?;
     let resources: Vec<_> = (0..KINDS).map(resource).collect();

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use futures::FutureExt as _;
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 use tokio::task::JoinSet;
@@ -14,22 +13,13 @@ use tokio::task::coop::consume_budget;
 use belayer_core::workqueue::{Priority, WorkQueue};
 
 use super::measure::cpu_of;
-use super::{Bench, Goal, Report, Testbed};
+use super::{Goal, Report, Testbed};
 use belayer_e2e::control_plane::BuildError;
 use belayer_e2e::peers::Peer;
 
 const KEYS: usize = 1_000_000;
 const PRODUCERS: usize = 8;
 const CONSUMERS: usize = 8;
-
-pub(crate) fn bench() -> Bench {
-    Bench {
-        name: "workqueue",
-        about: "distinct keys by 8 producers and 8 consumers: Belayer's queue with priorities, ageing \
-                and metrics, against client-go's FIFO and controller-runtime's priority queue",
-        run: |testbed| run(testbed).boxed(),
-    }
-}
 
 /// The cost of one run of a queue, as each program prints it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -41,7 +31,7 @@ struct Spent {
     cpu: f64,
 }
 
-async fn run(testbed: Testbed) -> Result<Report> {
+pub(crate) async fn run(testbed: Testbed) -> Result<Report> {
     let keys = testbed.size.unwrap_or(KEYS);
     let peer = Peer::Workqueue
         .find_or_build()
@@ -95,9 +85,6 @@ async fn spend(program: &Path, arguments: &[&str]) -> Result<Spent> {
 }
 
 /// Runs Belayer's queue in a separate process, as the peers; prints its cost.
-///
-/// # Errors
-/// When a key was lost.
 pub(crate) async fn alone(count: usize) -> Result<()> {
     let _exporter = belayer_metrics::Exporter::install()?;
     let queue: WorkQueue<Arc<str>> = WorkQueue::new("bench");

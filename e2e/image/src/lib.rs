@@ -48,17 +48,12 @@ impl Image {
     /// An image with this program as its entry point, and the shared libraries that the program needs.
     ///
     /// `name` is a full reference with registry and tag.
-    ///
-    /// # Errors
-    /// When the name has no tag, or the program or its libraries cannot be read.
+    /// Fails when the name has no tag, or the program or its libraries cannot be read.
     pub fn of(name: &str, program: &Path) -> Result<Self> {
         Self::in_folder(name, "", program)
     }
 
     /// The same with the program in a folder, such as `bin/`.
-    ///
-    /// # Errors
-    /// As [`Image::of`].
     pub fn in_folder(name: &str, folder: &str, program: &Path) -> Result<Self> {
         ensure!(
             tag(name).is_some(),
@@ -111,16 +106,12 @@ impl Image {
     }
 
     /// The reference, with registry and tag.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 }
 
 /// Belayer's image with this binary: its user is not root, and there is neither a shell nor a package manager.
-///
-/// # Errors
-/// As [`Image::of`].
 pub fn belayer(name: &str, binary: &Path) -> Result<Image> {
     let mut image = Image::of(name, binary)?;
     image.entrypoint = vec!["/belayer".to_owned()];
@@ -145,9 +136,6 @@ pub fn belayer(name: &str, binary: &Path) -> Result<Image> {
 }
 
 /// The image that the shipped manifests refer to.
-///
-/// # Errors
-/// When the Deployment has no image.
 pub fn shipped_name() -> Result<String> {
     let mut lines = DEPLOYMENT.lines();
     let image = lines.find_map(|line| line.trim().strip_prefix("image: "));

@@ -63,9 +63,6 @@ impl Blob {
 
 impl Image {
     /// Writes the image as an OCI layout, a folder. Blobs of an earlier image stay.
-    ///
-    /// # Errors
-    /// When a file cannot be read or written.
     pub fn write_layout(&self, folder: &Path, compression: Compression) -> Result<Written> {
         let (files, written) = self.layout(compression)?;
         for (path, bytes) in files {
@@ -80,9 +77,6 @@ impl Image {
 
     /// Writes the image as one file: an OCI layout in a tar archive, which `ctr images import` and
     /// `kind load image-archive` read.
-    ///
-    /// # Errors
-    /// When a file cannot be read or written.
     pub fn write_archive(&self, file: &Path, compression: Compression) -> Result<Written> {
         let (files, written) = self.layout(compression)?;
         let out = fs::File::create(file).with_context(|| format!("write {}", file.display()))?;

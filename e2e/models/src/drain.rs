@@ -16,6 +16,8 @@ use belayer_pvc_protection::uses::Users;
 use jiff::Timestamp;
 use stateright::{Model, Property};
 
+use crate::kit::{can_go_on, never};
+
 /// The most replicas and pods that a model has.
 const MOST: usize = 2;
 
@@ -230,15 +232,9 @@ impl Model for Draining {
                     || !pods.iter().flatten().any(is_held)
                         && (state.left || !pvc.as_ref().is_some_and(is_held))
             }),
-            Property::always("FOREIGN", |_, state: &State| {
-                state.broken != Some(Broken::Foreign)
-            }),
-            Property::always("IN-USE", |_, state: &State| {
-                state.broken != Some(Broken::InUse)
-            }),
-            Property::always("IDENTITY", |_, state: &State| {
-                state.broken != Some(Broken::Identity)
-            }),
+            never!("FOREIGN", Broken::Foreign),
+            never!("IN-USE", Broken::InUse),
+            never!("IDENTITY", Broken::Identity),
             Property::always("LIVENESS", |model: &Self, state: &State| {
                 let is_over = matches!(state.progress, Progress::Off | Progress::Done);
                 is_over || model.has_work(state)
@@ -284,9 +280,7 @@ impl Draining {
     fn has_work(&self, state: &State) -> bool {
         let mut actions = Vec::new();
         self.of_belayer(state, &mut actions);
-        actions
-            .into_iter()
-            .any(|action| self.next_state(state, action).is_some())
+        can_go_on(self, state, actions)
     }
 
     fn step(&self, state: &mut State, action: Action) {

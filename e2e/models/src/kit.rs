@@ -28,6 +28,20 @@ impl<M> Explored for M where
 {
 }
 
+/// The property that no state is broken in this way.
+macro_rules! never {
+    ($name:literal, $broken:path) => {
+        Property::always($name, |_, state: &State| state.broken != Some($broken))
+    };
+}
+pub(crate) use never;
+
+/// Whether one of the actions leads to another state.
+pub(crate) fn can_go_on<M: Model>(model: &M, state: &M::State, actions: Vec<M::Action>) -> bool {
+    let mut actions = actions.into_iter();
+    actions.any(|action| model.next_state(state, action).is_some())
+}
+
 /// The result of an exploration.
 #[derive(Debug)]
 pub(crate) struct Exploration {

@@ -8,6 +8,8 @@ mod state;
 
 use stateright::{Model, Property};
 
+use crate::kit::{can_go_on, never};
+
 pub(crate) use decisions::would_hold;
 
 /// The most names of pods and replicas that a model has.
@@ -221,15 +223,9 @@ impl Model for Pods {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("RESULTS", |_, state: &State| {
-                state.broken != Some(Broken::Result)
-            }),
-            Property::always("IDENTITY", |_, state: &State| {
-                state.broken != Some(Broken::Identity)
-            }),
-            Property::always("NO-LATE-HOLD", |_, state: &State| {
-                state.broken != Some(Broken::LateHold)
-            }),
+            never!("RESULTS", Broken::Result),
+            never!("IDENTITY", Broken::Identity),
+            never!("NO-LATE-HOLD", Broken::LateHold),
             Property::always("LIVENESS", |model: &Self, state: &State| {
                 !state.has_stuck_pod() || model.has_work(state)
             }),
@@ -332,9 +328,7 @@ impl Pods {
         let mut actions = Vec::new();
         self.of_belayer(state, &mut actions);
         actions.retain(|action| !matches!(action, Action::Crash(_)));
-        actions
-            .into_iter()
-            .any(|action| self.next_state(state, action).is_some())
+        can_go_on(self, state, actions)
     }
 
     fn step(&self, state: &mut State, action: Action) {

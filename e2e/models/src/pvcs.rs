@@ -4,6 +4,8 @@ mod decisions;
 
 use stateright::{Model, Property};
 
+use crate::kit::{can_go_on, never};
+
 /// The most pods and replicas that a model has.
 const MOST: usize = 2;
 
@@ -186,15 +188,9 @@ impl Model for Pvcs {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("IN-USE", |_, state: &State| {
-                state.broken != Some(Broken::InUse)
-            }),
-            Property::always("IDENTITY", |_, state: &State| {
-                state.broken != Some(Broken::Identity)
-            }),
-            Property::always("NO-LATE-HOLD", |_, state: &State| {
-                state.broken != Some(Broken::LateHold)
-            }),
+            never!("IN-USE", Broken::InUse),
+            never!("IDENTITY", Broken::Identity),
+            never!("NO-LATE-HOLD", Broken::LateHold),
             Property::always("LIVENESS", |model: &Self, state: &State| {
                 let is_stuck = state.pvc.is_some_and(|pvc| pvc.deleting)
                     && !state.pods.pods.iter().flatten().any(|pod| pod.bound);
@@ -281,9 +277,7 @@ impl Pvcs {
         let mut actions = Vec::new();
         self.of_belayer(state, &mut actions);
         actions.retain(|action| !matches!(action, Action::Crash(_)));
-        actions
-            .into_iter()
-            .any(|action| self.next_state(state, action).is_some())
+        can_go_on(self, state, actions)
     }
 
     fn step(&self, state: &mut State, action: Action) {

@@ -12,6 +12,8 @@ mod state;
 
 use stateright::{Model, Property};
 
+use crate::kit::{can_go_on, never};
+
 use state::{Broken, Pod, Rec, RecordStep, Seen, State, Stored};
 
 /// The UID of the first pod.
@@ -120,12 +122,8 @@ impl Model for Recreation {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("RAN-ONCE", |_, state: &State| {
-                state.broken != Some(Broken::RanTwice)
-            }),
-            Property::always("IDENTITY", |_, state: &State| {
-                state.broken != Some(Broken::Identity)
-            }),
+            never!("RAN-ONCE", Broken::RanTwice),
+            never!("IDENTITY", Broken::Identity),
             Property::always("ONE-POD", |model: &Self, state: &State| {
                 // Each leader creates the pod of an attempt at most once.
                 let leaders = model.replicas as u8 + model.crashes;
@@ -135,12 +133,8 @@ impl Model for Recreation {
                         .record
                         .is_none_or(|record| record.attempts <= model.retries)
             }),
-            Property::always("DECLARED", |_, state: &State| {
-                state.broken != Some(Broken::Undeclared)
-            }),
-            Property::always("WIPE", |_, state: &State| {
-                state.broken != Some(Broken::Wipe)
-            }),
+            never!("DECLARED", Broken::Undeclared),
+            never!("WIPE", Broken::Wipe),
             Property::always("NO-LOSS", |_, state: &State| {
                 state.by_users || state.pod.is_some() || state.record.is_some()
             }),
@@ -217,9 +211,7 @@ impl Recreation {
         let mut actions = Vec::new();
         self.of_nodes(state, &mut actions);
         self.of_belayer(state, &mut actions);
-        actions
-            .into_iter()
-            .any(|action| self.next_state(state, action).is_some())
+        can_go_on(self, state, actions)
     }
 
     fn step(&self, state: &mut State, action: Action) {

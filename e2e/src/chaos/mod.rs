@@ -85,9 +85,6 @@ impl Plan {
 }
 
 /// Starts Belayer on a cluster, and runs the plan. Removes nothing.
-///
-/// # Errors
-/// When a fault cannot be caused, or the cluster does not recover from one.
 pub(crate) async fn run(cluster: &Cluster, plan: &Plan) -> Result<Report> {
     let replicas = Replicas::start(cluster, plan).await?;
     let mut disruptor = Disruptor::new(cluster, replicas, plan);

@@ -91,12 +91,8 @@ impl Replicas {
     }
 
     async fn leader_now(&self) -> Result<usize> {
-        let own = [("name", "belayer")];
         for (at, replica) in self.all.iter().enumerate() {
-            let leads = replica
-                .belayer
-                .metric("leader_election_master_status", &own);
-            if leads.await.is_ok_and(|leads| leads > 0.5) {
+            if replica.belayer.leads().await.unwrap_or(false) {
                 return Ok(at);
             }
         }

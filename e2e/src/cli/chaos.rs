@@ -26,6 +26,26 @@ const SANDBOX: Sandbox = Sandbox {
 /// Each runs 110 pods.
 const HOLLOW_NODES: usize = 2;
 
+// No doc comment: clap would show it in place of the command's own.
+#[derive(Debug, Args)]
+struct Common {
+    /// Decides the random choices, such as which pods are rejected; by default different in each run
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// The `belayer` binary; by default the one in the folder of this program
+    #[arg(long, env = "BELAYER_BIN", value_name = "PATH")]
+    belayer: Option<PathBuf>,
+}
+
+impl Common {
+    /// The binary and the seed.
+    fn resolve(self) -> Result<(PathBuf, u64)> {
+        let seed = self.seed.unwrap_or_else(|| u64::from(std::process::id()));
+        Ok((binary(self.belayer.as_deref())?, seed))
+    }
+}
+
 /// Kill and interrupt Belayer and a real control plane while users work
 ///
 /// Starts a control plane with two replicas of Belayer. Users delete pods, workflows and PVCs, and pods are rejected,
@@ -45,18 +65,13 @@ pub(super) struct Chaos {
     #[arg(long, default_value_t = 1.0, value_name = "N")]
     rate: f64,
 
-    /// Decides the order of the faults and which pods are rejected; by default random
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-
-    /// The `belayer` binary; by default the one in the folder of this program
-    #[arg(long, env = "BELAYER_BIN", value_name = "PATH")]
-    belayer: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
 }
 
 impl Chaos {
     pub(super) async fn execute(self) -> Result<ExitCode> {
-        let belayer = binary(self.belayer.as_deref())?;
+        let (belayer, seed) = self.common.resolve()?;
         let Some(provider) = ProviderName::Local.with_hollow_nodes(&belayer, HOLLOW_NODES)? else {
             return Ok(ExitCode::SUCCESS);
         };
@@ -68,7 +83,7 @@ impl Chaos {
             rejected: 0.3,
             arguments: &[],
             other: None,
-            seed: seed(self.seed),
+            seed,
         };
         execute(&*provider, &plan, belayer).await
     }
@@ -94,18 +109,13 @@ pub(super) struct Soak {
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = super::count)]
     users: usize,
 
-    /// Decides which pods are rejected; by default random
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-
-    /// The `belayer` binary; by default the one in the folder of this program
-    #[arg(long, env = "BELAYER_BIN", value_name = "PATH")]
-    belayer: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
 }
 
 impl Soak {
     pub(super) async fn execute(self) -> Result<ExitCode> {
-        let belayer = binary(self.belayer.as_deref())?;
+        let (belayer, seed) = self.common.resolve()?;
         ensure!(
             self.minutes >= SHORTEST,
             "--minutes {} is too short: growth shows after {SHORTEST} minutes or more",
@@ -124,7 +134,7 @@ impl Soak {
                 "--kube-api-burst=2000",
             ],
             other: None,
-            seed: seed(self.seed),
+            seed,
         };
         execute(&SANDBOX, &plan, belayer).await
     }
@@ -149,18 +159,13 @@ pub(super) struct Skew {
     #[arg(long, default_value_t = 5.0, value_name = "N")]
     rate: f64,
 
-    /// Decides which pods are rejected; by default random
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-
-    /// The `belayer` binary; by default the one in the folder of this program
-    #[arg(long, env = "BELAYER_BIN", value_name = "PATH")]
-    belayer: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
 }
 
 impl Skew {
     pub(super) async fn execute(self) -> Result<ExitCode> {
-        let belayer = binary(self.belayer.as_deref())?;
+        let (belayer, seed) = self.common.resolve()?;
         let other = earlier::find_or_build(&earlier::commit(&self.commit)?).await?;
         let plan = Plan {
             faults: Faults::LeaderKilled(self.kills),
@@ -170,15 +175,10 @@ impl Skew {
             rejected: 0.3,
             arguments: &[],
             other: Some(other),
-            seed: seed(self.seed),
+            seed,
         };
         execute(&SANDBOX, &plan, belayer).await
     }
-}
-
-/// By default random.
-fn seed(given: Option<u64>) -> u64 {
-    given.unwrap_or_else(|| u64::from(std::process::id()))
 }
 
 async fn execute(provider: &dyn Provider, plan: &Plan, belayer: PathBuf) -> Result<ExitCode> {
@@ -192,9 +192,5 @@ async fn execute(provider: &dyn Provider, plan: &Plan, belayer: PathBuf) -> Resu
     })
     .await?;
     anstream::println!("seed {}\n{report}", plan.seed);
-    Ok(if report.is_good() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(super::exit(report.is_good()))
 }

@@ -78,10 +78,6 @@ impl Conformance {
             }
         };
         anstream::println!("{summary}");
-        Ok(if summary.failed == 0 {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+        Ok(super::exit(summary.failed == 0))
     }
 }

@@ -149,11 +149,7 @@ impl Load {
             Format::Text => anstream::println!("{summary}"),
             Format::Json => anstream::println!("{:#}", summary.json()),
         }
-        Ok(if summary.is_good() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+        Ok(super::exit(summary.is_good()))
     }
 
     fn plan(&self) -> Plan {

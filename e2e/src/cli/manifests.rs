@@ -28,11 +28,7 @@ impl Manifests {
             anstream::println!("{}", file.display());
         }
         if self.check {
-            return Ok(if outdated.is_empty() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            });
+            return Ok(super::exit(outdated.is_empty()));
         }
         rendered.write()?;
         Ok(ExitCode::SUCCESS)

@@ -69,6 +69,14 @@ pub async fn main() -> ExitCode {
     })
 }
 
+/// Exit code 0, or 1 if not all is good.
+fn exit(is_good: bool) -> ExitCode {
+    match is_good {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
 /// A whole number. The error names the expected form.
 pub(super) fn count(text: &str) -> Result<usize, String> {
     let number = text.parse();

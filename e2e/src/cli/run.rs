@@ -236,11 +236,7 @@ impl Run {
         }
         let summary = harness::run(&*provider, all, &options).await?;
         anstream::println!("{summary}");
-        Ok(if summary.failed == 0 {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+        Ok(super::exit(summary.failed == 0))
     }
 }
 

@@ -42,10 +42,7 @@ impl Support {
                 record(page, kubernetes, summary)?;
             }
         }
-        Ok(match failed {
-            0 => ExitCode::SUCCESS,
-            _ => ExitCode::FAILURE,
-        })
+        Ok(super::exit(failed == 0))
     }
 }
 

@@ -36,9 +36,6 @@ pub(super) struct Hooks {
 
 impl Hooks {
     /// Starts it.
-    ///
-    /// # Errors
-    /// When there is no port, or no certificate can be made.
     pub(super) async fn start() -> Result<Self> {
         let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der());

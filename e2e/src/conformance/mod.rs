@@ -112,9 +112,6 @@ pub enum Mode {
 }
 
 /// Prints every case's name.
-///
-/// # Errors
-/// When a case is invalid.
 pub fn list(options: &Options) -> Result<()> {
     for case in choose(options)? {
         match &case.not_covered {
@@ -160,9 +157,7 @@ fn choose(options: &Options) -> Result<Vec<Case>> {
 }
 
 /// Runs the chosen cases against one server.
-///
-/// # Errors
-/// When no case matches a name, or a file of cases cannot be read or written.
+/// Fails when no case matches a name, or a file of cases cannot be read or written.
 pub async fn run(
     client: &Client,
     compactor: Option<Compactor>,

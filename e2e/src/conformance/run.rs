@@ -72,9 +72,6 @@ pub(super) struct Outcome {
 }
 
 /// Runs a case in a new namespace.
-///
-/// # Errors
-/// When the namespace of the case cannot be created.
 pub(super) async fn run(
     client: &Client,
     compactor: Option<&Compactor>,
@@ -125,9 +122,6 @@ pub(super) async fn run(
 }
 
 /// Deletes the namespace of a case that has ended.
-///
-/// # Errors
-/// When the server cannot be reached, or refuses.
 pub(super) async fn clean_up(client: &Client, namespace: &str) -> Result<()> {
     let path = format!("/api/v1/namespaces/{namespace}");
     let answer = plain(client, namespace, "DELETE", &path, String::new()).await?;

@@ -74,10 +74,7 @@ pub(super) struct Request {
     pub(super) body: String,
 }
 
-/// The cases of one file.
-///
-/// # Errors
-/// When a line is invalid: names it.
+/// The cases of one file. The error names the invalid line.
 pub(super) fn parse(theme: &'static str, text: &str) -> Result<Vec<Case>> {
     let mut cases: Vec<Case> = Vec::new();
     for (number, line) in logical_lines(text) {

@@ -42,9 +42,7 @@ pub struct Binaries {
 impl Binaries {
     /// The programs of `KUBEBUILDER_ASSETS` if that is set, else those in the cache, built with Go if they
     /// are missing (about seven minutes on two cores, once per machine).
-    ///
-    /// # Errors
-    /// [`BuildError::Unavailable`] when the programs are neither available nor can be built.
+    /// Fails with [`BuildError::Unavailable`] when the programs are neither available nor can be built.
     pub fn find_or_build() -> Result<Self, BuildError> {
         if let Some(assets) = std::env::var_os("KUBEBUILDER_ASSETS") {
             return Self::assets(PathBuf::from(assets));
@@ -60,9 +58,7 @@ impl Binaries {
     }
 
     /// The same for another release, built if they are missing, with the same etcd.
-    ///
-    /// # Errors
-    /// As [`Binaries::find_or_build`].
+    /// Fails as [`Binaries::find_or_build`] does.
     pub fn of(kubernetes: Kubernetes) -> Result<Self, BuildError> {
         if kubernetes == Kubernetes::MAIN {
             return Self::find_or_build();
@@ -84,7 +80,6 @@ impl Binaries {
     }
 
     /// Whether the programs are there or can be built.
-    #[must_use]
     pub fn are_available() -> bool {
         std::env::var_os("KUBEBUILDER_ASSETS").is_some()
             || Program::PLANE.iter().all(|program| program.is_built())
@@ -106,7 +101,6 @@ impl Binaries {
     }
 
     /// The path of a program, if it exists.
-    #[must_use]
     pub fn path(&self, program: Program) -> Option<PathBuf> {
         let dir = match program {
             Program::Etcd => &self.store,
@@ -117,16 +111,12 @@ impl Binaries {
     }
 
     /// The path of a required program.
-    ///
-    /// # Errors
-    /// When it does not exist.
     pub fn require(&self, program: Program) -> Result<PathBuf> {
         self.path(program)
             .with_context(|| format!("no {program} in {}", self.dir.display()))
     }
 
     /// The folder.
-    #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -151,9 +141,7 @@ const TOOLS: [(&str, &str); 6] = [
 
 impl NodeBinaries {
     /// Whether this machine can run a real node, apart from the programs that are built.
-    ///
-    /// # Errors
-    /// Names what is missing and how to get it.
+    /// The error names what is missing and how to get it.
     pub fn prerequisites() -> Result<(), BuildError> {
         let refuse = |why: String| {
             Err(BuildError::Unavailable(format!(
@@ -179,10 +167,7 @@ impl NodeBinaries {
     }
 
     /// The programs in the cache, built with Go if they are missing (about three minutes on two cores, once
-    /// per machine).
-    ///
-    /// # Errors
-    /// [`BuildError::Unavailable`] when something is missing that cannot be built.
+    /// per machine). Fails with [`BuildError::Unavailable`] when something is missing that cannot be built.
     pub fn find_or_build() -> Result<Self, BuildError> {
         Self::prerequisites()?;
         let lack = "cannot start a real node: install Go 1.26.6 or later";
@@ -200,9 +185,7 @@ impl NodeBinaries {
     }
 
     /// The program of pods in scenarios alone, for clusters that bring their own nodes.
-    ///
-    /// # Errors
-    /// [`BuildError::Unavailable`] when it is not in the cache and cannot be built.
+    /// Fails with [`BuildError::Unavailable`] when it is not in the cache and cannot be built.
     pub fn pause() -> Result<PathBuf, BuildError> {
         let lack = "cannot build the image of pods: install Go 1.26.6 or later";
         let dir = built(Module::Node, &[Program::Pause], lack)?;
@@ -210,7 +193,6 @@ impl NodeBinaries {
     }
 
     /// The path of a program.
-    #[must_use]
     pub fn path(&self, program: Program) -> PathBuf {
         let dir = match program.module() {
             Module::ControlPlane(_) => &self.kubernetes,
@@ -233,10 +215,7 @@ pub struct HelmBinaries {
 
 impl HelmBinaries {
     /// The programs in the cache, built with Go if they are missing (about five minutes on two cores, once per
-    /// machine).
-    ///
-    /// # Errors
-    /// [`BuildError::Unavailable`] when they are neither available nor can be built.
+    /// machine). Fails with [`BuildError::Unavailable`] when they are neither available nor can be built.
     pub fn find_or_build() -> Result<Self, BuildError> {
         let lack = "cannot render the chart: install Go 1.26.6 or later";
         let dir = built(Module::Helm, &Program::HELM, lack)?;
@@ -244,19 +223,16 @@ impl HelmBinaries {
     }
 
     /// Whether they are in the cache.
-    #[must_use]
     pub fn are_built() -> bool {
         Program::HELM.iter().all(|program| program.is_built())
     }
 
     /// Whether they are there or can be built.
-    #[must_use]
     pub fn are_available() -> bool {
         Self::are_built() || go::is_there() || crate::is_ci()
     }
 
     /// The path of a version.
-    #[must_use]
     pub fn path(&self, program: Program) -> PathBuf {
         self.dir.join(program.file_name())
     }
@@ -274,15 +250,11 @@ pub struct ArgoBinaries {
 impl ArgoBinaries {
     /// Whether the user has named a folder with the programs: `BELAYER_ARGO`. They are built from a checkout of Argo
     /// Workflows; its Go module lacks some files.
-    #[must_use]
     pub fn are_available() -> bool {
         std::env::var_os("BELAYER_ARGO").is_some()
     }
 
     /// The programs in that folder.
-    ///
-    /// # Errors
-    /// When one is not there.
     pub fn find() -> Result<Self> {
         let dir = std::env::var_os("BELAYER_ARGO").context("BELAYER_ARGO is not set")?;
         let find = |name: &str| {

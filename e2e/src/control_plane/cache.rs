@@ -5,7 +5,6 @@ use std::path::PathBuf;
 /// Belayer's cache folder: `$BELAYER_CACHE`, else `$XDG_CACHE_HOME/belayer`, else `~/.cache/belayer`.
 ///
 /// Falls back to the system's temporary folder if there is no home directory.
-#[must_use]
 pub fn cache_dir() -> PathBuf {
     choose(|name| std::env::var_os(name).map(PathBuf::from))
 }

@@ -20,9 +20,6 @@ pub struct Kubeconfig {
 
 impl Kubeconfig {
     /// Writes the kubeconfig, readable by its owner only.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
         fs::write(path, self.render()?).with_context(|| format!("write {}", path.display()))?;
         #[cfg(unix)]

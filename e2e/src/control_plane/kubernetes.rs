@@ -40,10 +40,7 @@ impl Kubernetes {
         release!("1.37", "1.37.2"),
     ];
 
-    /// The release of a minor version such as `1.35`.
-    ///
-    /// # Errors
-    /// Names the known ones.
+    /// The release of a minor version such as `1.35`. The error names the known ones.
     pub fn of(minor: &str) -> Result<Self> {
         let mut all = Self::ALL.into_iter();
         all.find(|known| known.minor() == minor).with_context(|| {
@@ -53,13 +50,11 @@ impl Kubernetes {
     }
 
     /// Such as `1.36.3`.
-    #[must_use]
     pub const fn release(self) -> &'static str {
         self.release
     }
 
     /// Such as `1.36`.
-    #[must_use]
     pub fn minor(self) -> &'static str {
         let end = self.release.rfind('.');
         &self.release[..end.unwrap_or(self.release.len())]

@@ -36,9 +36,7 @@ pub(crate) struct Network {
 
 impl Network {
     /// Creates the namespace with the addresses of this many nodes. The command `waits` keeps it.
-    ///
-    /// # Errors
-    /// When it cannot be created: only root can.
+    /// Only root can create it.
     pub(crate) async fn create(dir: &Path, waits: &str, nodes: usize) -> Result<Self> {
         let mut addresses = vec![SERVICE];
         addresses.extend((0..nodes).map(node_address));
@@ -79,9 +77,6 @@ impl Network {
     }
 
     /// Starts a program in it: see [`Process::start`].
-    ///
-    /// # Errors
-    /// When the namespace is gone, or the program cannot be started.
     pub(crate) fn start(
         &self,
         name: &str,
@@ -94,9 +89,6 @@ impl Network {
 
     /// A port on this machine's loopback address that leads to an address in the namespace, until this
     /// process ends.
-    ///
-    /// # Errors
-    /// When the namespace is gone, or no port is free.
     pub(crate) fn relay(&self, to: SocketAddr) -> Result<u16> {
         let [port] = free_ports()?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
@@ -107,9 +99,6 @@ impl Network {
     }
 
     /// Makes an address of this machine lead to the same place in the namespace, until this process ends.
-    ///
-    /// # Errors
-    /// When the namespace is gone, or the address is in use there.
     pub(crate) fn let_out(&self, to: SocketAddr) -> Result<()> {
         let namespace = self.namespace()?;
         let bound = thread::spawn(move || {

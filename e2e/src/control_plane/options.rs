@@ -37,7 +37,6 @@ impl Default for Options {
 
 impl Options {
     /// Real nodes only.
-    #[must_use]
     pub fn real(nodes: RealNodes) -> Self {
         Self {
             hollow_nodes: 0,
@@ -47,7 +46,6 @@ impl Options {
     }
 
     /// An API server and its store, for benchmarks.
-    #[must_use]
     pub fn api_server_alone() -> Self {
         Self {
             hollow_nodes: 0,

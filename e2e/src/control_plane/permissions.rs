@@ -17,9 +17,6 @@ const TOKEN_SECONDS: i64 = 24 * 3600;
 ///
 /// A program with this kubeconfig has exactly the permissions of the account's roles, so that a scenario
 /// finds missing permissions.
-///
-/// # Errors
-/// When the account does not exist or the server returns no token.
 pub async fn service_account_kubeconfig(
     client: &Client,
     admin: &Kubeconfig,
@@ -32,9 +29,6 @@ pub async fn service_account_kubeconfig(
 
 /// The same for a node's agent. The node must exist: the token is bound to it, as that of a pod on the
 /// node.
-///
-/// # Errors
-/// When the node or the account does not exist or the server returns no token.
 pub async fn node_agent_kubeconfig(
     client: &Client,
     admin: &Kubeconfig,

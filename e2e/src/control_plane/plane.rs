@@ -29,10 +29,8 @@ pub struct ControlPlane {
 
 impl ControlPlane {
     /// Starts all programs and waits until the API server, the controllers and the nodes are ready.
-    ///
-    /// # Errors
-    /// When a program exits early or is not ready in time. The error contains its log; the folder with all
-    /// logs is kept and named.
+    /// The error contains the log of the program that exited early or was not ready in time; the folder with all logs
+    /// is kept and named.
     pub async fn start(binaries: &Binaries, options: &Options) -> Result<Self> {
         let mut attempt = 1;
         loop {
@@ -56,75 +54,62 @@ impl ControlPlane {
     }
 
     /// How long the start took until everything was ready.
-    #[must_use]
     pub fn started_in(&self) -> Duration {
         self.started.took
     }
 
     /// A client with all permissions.
-    #[must_use]
     pub fn client(&self) -> &Client {
         &self.started.client
     }
 
     /// The kubeconfig of an admin.
-    #[must_use]
     pub fn admin(&self) -> &Kubeconfig {
         &self.started.admin
     }
 
     /// The same as a file, for kubectl.
-    #[must_use]
     pub fn admin_path(&self) -> &Path {
         &self.admin_path
     }
 
     /// One JSON object per line: the requests of Belayer's ServiceAccount.
-    #[must_use]
     pub fn audit_log(&self) -> &Path {
         &self.audit_log
     }
 
     /// The folder of all files.
-    #[must_use]
     pub fn dir(&self) -> &Path {
         self.started.dir.path()
     }
 
     /// How many nodes with a kubelet there are.
-    #[must_use]
     pub fn hollow_nodes(&self) -> usize {
         self.started.hollow_nodes
     }
 
     /// Whether [`ControlPlane::start_extra_kubelet`] can start one.
-    #[must_use]
     pub fn has_hollow_kubelet(&self) -> bool {
         self.started.kubelet.is_some()
     }
 
     /// The real nodes.
-    #[must_use]
     pub fn nodes(&self) -> &[RealNode] {
         &self.started.nodes
     }
 
     /// Whether garbage collection and namespace deletion work.
-    #[must_use]
     pub fn has_controller_manager(&self) -> bool {
         self.started.has_controller_manager
     }
 
     /// Whether pods without a node are bound to one.
-    #[must_use]
     pub fn has_scheduler(&self) -> bool {
         self.started.has_scheduler
     }
 
     /// Starts another hollow kubelet, which the caller stops, and waits until it has renewed the Lease of its node.
-    ///
-    /// # Errors
-    /// When the program is missing, exits early or is not ready in time. The error contains the end of its log.
+    /// The error contains the end of its log.
     pub async fn start_extra_kubelet(&self, node: &str) -> Result<Process> {
         let program = self
             .started
@@ -191,9 +176,6 @@ impl ControlPlane {
 
     /// Kills a program, such as `etcd`, without warning, and after a pause starts it again. Does not wait until it is
     /// ready.
-    ///
-    /// # Errors
-    /// When no program has this name, or it cannot be started.
     pub async fn restart(&self, program: &str, pause: Duration) -> Result<()> {
         let mut processes = self.started.processes.lock().await;
         let process = processes
@@ -205,9 +187,6 @@ impl ControlPlane {
 
     /// Restarts kube-controller-manager with or without its PVC protection controller; does nothing if it
     /// runs so already.
-    ///
-    /// # Errors
-    /// When kube-controller-manager is missing, or cannot be stopped or started.
     pub async fn switch_pvc_controller(&self, pvcs: PvcController) -> Result<()> {
         let wanted: Vec<&str> = usual_controllers()
             .into_iter()
@@ -218,19 +197,13 @@ impl ControlPlane {
     }
 
     /// Restarts kube-controller-manager with its PVC protection controller only, without rate
-    /// limits.
-    ///
-    /// # Errors
-    /// As [`ControlPlane::switch_pvc_controller`].
+    /// limits. Fails as [`ControlPlane::switch_pvc_controller`] does.
     pub async fn start_pvc_controller_alone(&self) -> Result<()> {
         let limits = ["--kube-api-qps=5000", "--kube-api-burst=5000"].map(String::from);
         self.manager()?.run(&[PVC_CONTROLLER], &limits).await
     }
 
     /// Stops kube-controller-manager.
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub async fn stop_controllers(&self) -> Result<()> {
         self.manager()?.stop().await
     }
@@ -243,9 +216,6 @@ impl ControlPlane {
     }
 
     /// Stops every program, the last started first.
-    ///
-    /// # Errors
-    /// When the system refuses to kill one.
     pub async fn stop(mut self) -> Result<()> {
         self.started.nodes.clear();
         if let Some(manager) = &self.started.manager {

@@ -16,9 +16,6 @@ static LOOKED_AT: AtomicU32 = AtomicU32::new(0);
 ///
 /// A port is not returned again before all others. Another program may still take it before it is used,
 /// so the caller has to retry the start of its program.
-///
-/// # Errors
-/// When no port is free.
 pub fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
     let mut ports = [0; N];
     for port in &mut ports {

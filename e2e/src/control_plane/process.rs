@@ -31,9 +31,6 @@ impl Process {
     ///
     /// On Linux the kernel kills the program when the thread that started it ends, so that even a
     /// crash leaves no process: call this from the main thread or a runtime worker.
-    ///
-    /// # Errors
-    /// When the log cannot be opened or the program cannot be started.
     pub fn start<I, S>(name: &str, program: &Path, arguments: I, log: &Path) -> Result<Self>
     where
         I: IntoIterator<Item = S>,
@@ -53,9 +50,6 @@ impl Process {
     }
 
     /// Kills it, and after a pause starts it again as it was started.
-    ///
-    /// # Errors
-    /// When the system refuses either.
     pub async fn restart(&mut self, pause: Duration) -> Result<()> {
         self.kill().await?;
         tokio::time::sleep(pause).await;
@@ -64,42 +58,27 @@ impl Process {
     }
 
     /// The program's name, as given at its start.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The process id, or `None` after it has exited and been waited for.
-    #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.child.id()
     }
 
     /// Its name and its process id, while it runs.
-    #[must_use]
     pub fn named(&self) -> Option<(String, u32)> {
         self.pid().map(|pid| (self.name.clone(), pid))
     }
 
-    /// Path of the log.
-    #[must_use]
-    pub fn log_path(&self) -> &Path {
-        &self.log
-    }
-
     /// The log so far.
-    ///
-    /// # Errors
-    /// When the log cannot be read.
     pub fn log(&self) -> Result<String> {
         let bytes = fs::read(&self.log).with_context(|| format!("read {}", self.log.display()))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Checks that the program is running.
-    ///
-    /// # Errors
-    /// When it has exited, with the end of its log.
+    /// Checks that the program is running. If it has exited, the error contains the end of its log.
     pub fn check_running(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -108,16 +87,12 @@ impl Process {
     }
 
     /// The last lines of the log, with the path, for an error message.
-    #[must_use]
     pub fn log_end(&self) -> String {
         let end = read_end(&self.log).unwrap_or_default();
         format!("--- end of {} ---\n{end}", self.log.display())
     }
 
     /// Sends a signal to the process.
-    ///
-    /// # Errors
-    /// When it has exited already.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let pid = self
             .child
@@ -129,9 +104,6 @@ impl Process {
     }
 
     /// Waits for the exit.
-    ///
-    /// # Errors
-    /// When it takes longer than `deadline`.
     pub async fn wait(&mut self, deadline: Duration) -> Result<ExitStatus> {
         match tokio::time::timeout(deadline, self.child.wait()).await {
             Ok(status) => Ok(status?),
@@ -144,9 +116,6 @@ impl Process {
     }
 
     /// Kills it and waits for its exit.
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub async fn kill(&mut self) -> Result<()> {
         self.child
             .kill()

@@ -176,7 +176,6 @@ impl Program {
     ];
 
     /// The file name, as in setup-envtest and as other programs look for it.
-    #[must_use]
     pub const fn file_name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",

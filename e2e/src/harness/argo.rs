@@ -2,7 +2,7 @@
 //! the pods that a scenario creates.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -10,6 +10,7 @@ use belayer_workload::model::{self, Action, Cleanup, Observed, Rules, TaskResult
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -80,15 +81,11 @@ impl Argo {
     }
 
     /// The results it has consumed: phases by pod name.
-    #[must_use]
     pub fn taken(&self) -> BTreeMap<String, String> {
-        lock(&self.taken).clone()
+        self.taken.lock().clone()
     }
 
     /// Stops it.
-    ///
-    /// # Errors
-    /// When it received an unexpected error.
     pub async fn stop(mut self) -> Result<()> {
         self.stop.send_replace(true);
         (&mut self.task)
@@ -203,7 +200,7 @@ impl SimulatedArgo {
                 let phase = phase(pod.annotations().get(NODE_ID)?)?;
                 Some((pod.name_any(), phase.to_owned()))
             });
-            lock(&self.taken).extend(taken);
+            self.taken.lock().extend(taken);
         }
         Ok(())
     }
@@ -297,8 +294,4 @@ fn accepted(answer: kube::Result<DynamicObject>) -> Result<bool> {
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => Ok(false),
         Err(error) => Err(error).context("a write of the simulated Argo controller"),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -59,7 +59,6 @@ enum Role {
 
 impl BelayerOptions {
     /// As one of several replicas, with a folder of this name for its log and files.
-    #[must_use]
     pub fn replica(mut self, name: &'static str) -> Self {
         self.election = Election::With;
         self.name = Some(name);
@@ -67,13 +66,11 @@ impl BelayerOptions {
     }
 
     /// With pvc-protection adding Belayer's own finalizer to PVCs, which it does only if configured.
-    #[must_use]
     pub fn holding_pvcs() -> Self {
         Self::default().argument("--pvc-protection-finalizer=belayer.dev/pvc-protection")
     }
 
     /// The node agent of this node, instead of the controllers. It needs its own kubeconfig.
-    #[must_use]
     pub fn node_agent(node: &str) -> Self {
         Self {
             role: Role::NodeAgent,
@@ -83,7 +80,6 @@ impl BelayerOptions {
     }
 
     /// With one more argument.
-    #[must_use]
     pub fn argument(mut self, argument: &str) -> Self {
         self.arguments.push(argument.into());
         self
@@ -98,28 +94,24 @@ impl BelayerOptions {
     }
 
     /// With this configuration file; the header is added.
-    #[must_use]
     pub fn config(mut self, keys: &str) -> Self {
         self.config = Some(with_head(keys));
         self
     }
 
     /// With this kubeconfig, instead of that of Belayer's ServiceAccount.
-    #[must_use]
     pub fn kubeconfig(mut self, path: impl Into<PathBuf>) -> Self {
         self.kubeconfig = Some(path.into());
         self
     }
 
     /// With another binary than the one under test.
-    #[must_use]
     pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
         self.binary = Some(path.into());
         self
     }
 
     /// Connects to the API server through this address.
-    #[must_use]
     pub fn through(mut self, server: SocketAddr) -> Self {
         self.server = Some(server);
         self
@@ -201,10 +193,7 @@ impl Belayer {
         })
     }
 
-    /// Waits until its caches are synced.
-    ///
-    /// # Errors
-    /// When it exits, or is not ready within 30 s; includes its log.
+    /// Waits until its caches are synced. Fails if it exits or is not ready within 30 s; the error contains its log.
     pub async fn ready(&mut self) -> Result<()> {
         let (metrics, process) = (self.metrics, &mut self.process);
         let ended = async {
@@ -221,9 +210,7 @@ impl Belayer {
     }
 
     /// Sends SIGTERM, as Kubernetes does, and waits for the exit.
-    ///
-    /// # Errors
-    /// When it does not exit within its grace period, or not with exit code 0.
+    /// Fails if it does not exit within its grace period, or not with exit code 0.
     pub async fn stop(mut self) -> Result<()> {
         self.process.signal(Signal::TERM)?;
         let status = self.process.wait(STOP_DEADLINE).await?;
@@ -241,26 +228,17 @@ impl Belayer {
     }
 
     /// Kills it with SIGKILL.
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub async fn kill(mut self) -> Result<()> {
         self.process.kill().await
     }
 
     /// Sends it a signal.
-    ///
-    /// # Errors
-    /// When it has exited.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         self.process.signal(signal)
     }
 
     /// Limits its memory from now on (`RLIMIT_DATA`): an allocation beyond the limit aborts it, like a
     /// cgroup's limit.
-    ///
-    /// # Errors
-    /// When it has exited, or the system refuses.
     pub fn limit_memory(&self, bytes: u64) -> Result<()> {
         let pid = self.process.pid().context("belayer has exited")?;
         let pid = Pid::from_raw(i32::try_from(pid)?).context("invalid process id")?;
@@ -273,17 +251,11 @@ impl Belayer {
     }
 
     /// Its peak resident memory, in bytes.
-    ///
-    /// # Errors
-    /// When it has exited.
     pub fn peak_memory(&self) -> Result<u64> {
         self.memory("VmHWM:")
     }
 
     /// Its resident memory, in bytes, and the number of its open file descriptors.
-    ///
-    /// # Errors
-    /// When it has exited.
     pub fn usage(&self) -> Result<(u64, usize)> {
         let pid = self.process.pid().context("belayer has exited")?;
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd"))?.count();
@@ -302,18 +274,12 @@ impl Belayer {
     }
 
     /// The response of `/livez` or `/readyz`.
-    ///
-    /// # Errors
-    /// When the endpoint does not respond with success.
     pub async fn probe(&self, path: &str) -> Result<String> {
         get(self.metrics, path).await
     }
 
     /// Replaces its configuration file as an editor or a mounted ConfigMap does, with a new file of the
     /// same name.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
     pub fn reconfigure(&self, keys: &str) -> Result<()> {
         let new = self.dir.join("config.yaml.new");
         fs::write(&new, with_head(keys))?;
@@ -321,43 +287,35 @@ impl Belayer {
         Ok(())
     }
 
-    /// Checks that it is running.
-    ///
-    /// # Errors
-    /// When it has exited, with the end of its log.
+    /// Checks that it is running. If it has exited, the error contains the end of its log.
     pub fn check_running(&mut self) -> Result<()> {
         self.process.check_running()
     }
 
     /// Waits until it exits by itself.
-    ///
-    /// # Errors
-    /// When it does not within `deadline`.
     pub async fn ended(&mut self, deadline: Duration) -> Result<ExitStatus> {
         self.process.wait(deadline).await
     }
 
     /// Its log so far.
-    ///
-    /// # Errors
-    /// When the log cannot be read.
     pub fn log(&self) -> Result<String> {
         self.process.log()
     }
 
     /// The sum of all series of a metric with these labels; zero if there is none.
-    ///
-    /// # Errors
-    /// When the endpoint does not respond.
     pub async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Result<f64> {
         let text = get(self.metrics, "/metrics").await?;
         Ok(sum(&text, name, labels))
     }
 
+    /// Whether it is the leader, by its metric; an error if it does not answer.
+    pub async fn leads(&self) -> Result<bool> {
+        let own = [("name", "belayer")];
+        let status = self.metric("leader_election_master_status", &own).await?;
+        Ok(status > 0.5)
+    }
+
     /// Waits until a metric has this value: an effect may be seen before it is counted.
-    ///
-    /// # Errors
-    /// When it has not soon.
     pub async fn counts(&self, name: &str, labels: &[(&str, &str)], value: f64) -> Result<()> {
         eventually(&format!("{name} is {value}"), SOON, async || {
             let now = self.metric(name, labels).await?;
@@ -368,15 +326,11 @@ impl Belayer {
     }
 
     /// Where its metrics are scraped.
-    #[must_use]
     pub fn metrics_address(&self) -> SocketAddr {
         self.metrics
     }
 
     /// The response of `/debug/holds`.
-    ///
-    /// # Errors
-    /// When the endpoint does not respond with JSON.
     pub async fn holds(&self) -> Result<serde_json::Value> {
         let text = get(self.debug, "/debug/holds").await?;
         serde_json::from_str(&text).with_context(|| format!("/debug/holds returned {text:?}"))
@@ -441,9 +395,6 @@ pub fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
 }
 
 /// A connection from one of the addresses of this machine's loopback, as from another pod.
-///
-/// # Errors
-/// When it is refused.
 pub async fn connect_from(peer: u16, to: SocketAddr) -> Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     let from = Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 0, 1, 0)) + u32::from(peer));

@@ -31,9 +31,6 @@ pub(crate) struct Leaving {
 impl Cluster {
     /// Removes all objects, including those with finalizers, and begins to delete the namespaces:
     /// kube-controller-manager waits five seconds before it works on a deleted one.
-    ///
-    /// # Errors
-    /// When an object remains.
     pub(crate) async fn clean_up(&self) -> Result<Leaving> {
         let client = self.client();
         let own = ListParams::default().labels(&format!("{OWN_NODE}={}", self.namespace()));
@@ -61,9 +58,6 @@ impl Cluster {
 
 impl Leaving {
     /// Waits until the namespaces are removed.
-    ///
-    /// # Errors
-    /// When one of them remains.
     pub(crate) async fn removed(self) -> Result<()> {
         let client = self.backend.client();
         let are_removed = self

@@ -2,20 +2,21 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use belayer_sandbox::Faults;
 use kube::Client;
 use kube::api::{DynamicObject, PostParams};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::belayer::{Belayer, BelayerOptions};
 use crate::kinds;
 use crate::kubectl::Kubectl;
+use crate::output::Output;
 use crate::providers::{Backend, Capability, Recorder};
 use crate::wait::{SOON, eventually};
 
@@ -95,15 +96,11 @@ impl Cluster {
     // ---- the cluster itself
 
     /// A client with all permissions.
-    #[must_use]
     pub fn client(&self) -> &Client {
         self.0.backend.client()
     }
 
     /// The address of the API server, as Belayer's kubeconfig has it.
-    ///
-    /// # Errors
-    /// When the kubeconfig cannot be read, or names no address and port.
     pub fn server_address(&self) -> Result<SocketAddr> {
         let read = kube::config::Kubeconfig::read_from(self.0.backend.belayer_kubeconfig())?;
         let mut clusters = read.clusters.into_iter();
@@ -117,26 +114,19 @@ impl Cluster {
     }
 
     /// The scenario's namespace.
-    #[must_use]
     pub fn namespace(&self) -> &str {
         &self.0.namespace
     }
 
     /// Creates a second namespace, removed with the first.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn another_namespace(&self, suffix: &str, labels: Value) -> Result<String> {
         let name = format!("{}-{suffix}", self.namespace());
         self.create_namespace(&name, labels).await?;
-        lock(&self.0.more_namespaces).push(name.clone());
+        self.0.more_namespaces.lock().push(name.clone());
         Ok(name)
     }
 
     /// The data of the gate.
-    ///
-    /// # Errors
-    /// When there is none.
     pub async fn gate(&self) -> Result<Value> {
         let gate = kinds::gates(self.client(), HOME)
             .get("belayer-gate")
@@ -145,9 +135,6 @@ impl Cluster {
     }
 
     /// Waits until this key of the gate has this value.
-    ///
-    /// # Errors
-    /// When it does not get it.
     pub async fn gate_shows(&self, key: &str, expected: &str) -> Result<()> {
         eventually(
             &format!("{key} of the gate is {expected}"),
@@ -163,7 +150,7 @@ impl Cluster {
 
     /// All namespaces of the scenario.
     pub(super) fn all_namespaces(&self) -> Vec<String> {
-        let mut namespaces = lock(&self.0.more_namespaces).clone();
+        let mut namespaces = self.0.more_namespaces.lock().clone();
         namespaces.push(self.namespace().to_owned());
         namespaces
     }
@@ -189,13 +176,11 @@ impl Cluster {
     }
 
     /// Whether the provider has this capability.
-    #[must_use]
     pub fn can(&self, capability: Capability) -> bool {
         self.0.backend.capabilities().contains(&capability)
     }
 
     /// The cluster behind this view.
-    #[must_use]
     pub fn backend(&self) -> &dyn Backend {
         &*self.0.backend
     }
@@ -204,10 +189,7 @@ impl Cluster {
         Arc::clone(&self.0.backend)
     }
 
-    /// The record of Belayer's requests.
-    ///
-    /// # Errors
-    /// If the provider has none: the scenario must declare [`Capability::Recorder`].
+    /// The record of Belayer's requests. A scenario that calls it must declare [`Capability::Recorder`].
     pub fn recorder(&self) -> Result<&dyn Recorder> {
         self.0
             .backend
@@ -215,10 +197,7 @@ impl Cluster {
             .context("this provider has no record of requests")
     }
 
-    /// Fault injection.
-    ///
-    /// # Errors
-    /// If the provider has none: the scenario must declare [`Capability::Faults`].
+    /// Fault injection. A scenario that calls it must declare [`Capability::Faults`].
     pub fn faults(&self) -> Result<&Faults> {
         self.0
             .backend
@@ -227,13 +206,11 @@ impl Cluster {
     }
 
     /// Settings shared by all scenarios of this run.
-    #[must_use]
     pub fn setting(&self) -> &Setting {
         &self.0.setting
     }
 
     /// kubectl, as an admin in the scenario's namespace.
-    #[must_use]
     pub fn kubectl(&self) -> Kubectl {
         Kubectl {
             kubeconfig: self.0.backend.admin_kubeconfig().to_owned(),
@@ -242,47 +219,48 @@ impl Cluster {
     }
 
     /// Runs a script with bash, as an admin. Returns its output.
-    ///
-    /// # Errors
-    /// When it fails (with its output) or does not exit within ten minutes.
+    /// Fails if the script fails (the error contains its output) or does not exit within ten minutes.
     pub async fn sh(&self, script: &str) -> Result<String> {
-        let output = Command::new("bash")
-            .args(["-u", "-c", script])
+        let mut bash = Command::new("bash");
+        bash.args(["-u", "-c", script])
             .env("KUBECONFIG", self.0.backend.admin_kubeconfig())
-            .env("KUBECACHEDIR", self.dir().join("kubectl-cache"))
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output();
-        let output = tokio::time::timeout(SCRIPT_DEADLINE, output)
-            .await
-            .context("the script did not exit in time")??;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
-        ensure!(output.status.success(), "{}: {printed}", output.status);
-        Ok(printed)
+            .env("KUBECACHEDIR", self.dir().join("kubectl-cache"));
+        let output = Output::of(&mut bash, SCRIPT_DEADLINE).await?.success()?;
+        Ok(output.printed())
     }
 
     /// A folder for the scenario's files.
-    #[must_use]
     pub fn dir(&self) -> &Path {
         &self.0.dir
     }
 
     /// Adds a figure or remark that is printed with the scenario's result.
     pub fn note(&self, text: impl Into<String>) {
-        lock(&self.0.notes).push(text.into());
+        self.0.notes.lock().push(text.into());
     }
 
     pub(super) fn notes(&self) -> Vec<String> {
-        lock(&self.0.notes).clone()
+        self.0.notes.lock().clone()
     }
 
     // ---- Belayer
 
-    /// The Belayer of the shared scenarios.
-    ///
-    /// # Errors
-    /// In an exclusive scenario, and where Belayer runs as pods.
+    /// Runs a command of the program that ends soon, with this kubeconfig.
+    pub async fn belayer(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<Output> {
+        Output::of(&mut self.belayer_command(kubeconfig, arguments), SOON).await
+    }
+
+    /// A command of the program, with this kubeconfig.
+    pub fn belayer_command(&self, kubeconfig: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.setting().belayer);
+        command
+            .args(arguments)
+            .env("KUBECONFIG", kubeconfig)
+            .env_remove("BELAYER_CONFIG");
+        command
+    }
+
+    /// The Belayer of the shared scenarios. Fails in an exclusive scenario, and where Belayer runs as pods.
     pub fn shared_belayer(&self) -> Result<&Belayer> {
         match &self.0.shared {
             Shared::Process(belayer) => Ok(belayer),
@@ -292,10 +270,7 @@ impl Cluster {
     }
 
     /// The log of the Belayer of the shared scenarios, which contains the evidence of releases; `None` where it runs as
-    /// pods, which log less.
-    ///
-    /// # Errors
-    /// In an exclusive scenario, or when the log cannot be read.
+    /// pods, which log less. Fails in an exclusive scenario.
     pub fn shared_log(&self) -> Result<Option<String>> {
         match &self.0.shared {
             Shared::Pods => Ok(None),
@@ -304,17 +279,11 @@ impl Cluster {
     }
 
     /// Starts a Belayer with the default configuration and waits until it is ready.
-    ///
-    /// # Errors
-    /// When it does not become ready.
     pub async fn start_belayer(&self) -> Result<Belayer> {
         self.start_belayer_with(&BelayerOptions::default()).await
     }
 
     /// The same with other options.
-    ///
-    /// # Errors
-    /// When it does not become ready.
     pub async fn start_belayer_with(&self, options: &BelayerOptions) -> Result<Belayer> {
         let mut belayer = self.spawn_belayer(options)?;
         belayer.ready().await?;
@@ -322,9 +291,6 @@ impl Cluster {
     }
 
     /// Starts a Belayer without waiting.
-    ///
-    /// # Errors
-    /// When the binary cannot be started.
     pub fn spawn_belayer(&self, options: &BelayerOptions) -> Result<Belayer> {
         ensure!(
             matches!(self.0.shared, Shared::None),
@@ -333,8 +299,4 @@ impl Cluster {
         let kubeconfig = self.0.backend.belayer_kubeconfig();
         Belayer::spawn(&self.0.setting.belayer, kubeconfig, self.dir(), options)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

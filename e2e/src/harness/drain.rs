@@ -17,6 +17,7 @@ use super::cluster::Cluster;
 use super::objects::{HOLD, WORKFLOW_HOLD, Workflow, pod, pvc};
 use super::pvcs::{KUBERNETES_PVC_HOLD, PVC_HOLD};
 use crate::kinds;
+use crate::output::Output;
 use crate::wait::eventually;
 
 /// Prefix of Belayer's holds. A literal on purpose: this name is a promise to users.
@@ -31,77 +32,19 @@ const OTHERS: &str = "z.example.com/theirs";
 /// Requests in parallel.
 const PARALLEL: usize = 24;
 
-/// The exit code and output of a command.
-#[derive(Debug)]
-pub struct Output {
-    /// Its exit code.
-    pub code: i32,
-    /// Standard output.
-    pub out: String,
-    /// Standard error.
-    pub err: String,
-}
-
-impl Output {
-    /// Requires this exit code.
-    ///
-    /// # Errors
-    /// When it is another one; includes the output.
-    pub fn exited_with(self, code: i32) -> Result<Self> {
-        ensure!(
-            self.code == code,
-            "exit code {} instead of {code}:\n{}\n{}",
-            self.code,
-            self.out,
-            self.err
-        );
-        Ok(self)
-    }
-
-    /// Standard output as JSON.
-    ///
-    /// # Errors
-    /// When it is not JSON.
-    pub fn json(&self) -> Result<Value> {
-        serde_json::from_str(&self.out).with_context(|| format!("not JSON: {}", self.out))
-    }
-}
-
 impl Cluster {
     /// Runs `belayer drain` with the admin's kubeconfig.
-    ///
-    /// # Errors
-    /// When it does not end in time.
     pub async fn drain(&self, arguments: &[&str]) -> Result<Output> {
         let kubeconfig = self.backend().admin_kubeconfig().to_owned();
         self.drain_as(&kubeconfig, arguments).await
     }
 
     /// The same with another kubeconfig.
-    ///
-    /// # Errors
-    /// When it does not end in time.
     pub async fn drain_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<Output> {
-        let output = self
-            .drain_command(kubeconfig, arguments)
-            .stdin(Stdio::null())
-            .output();
-        let output = tokio::time::timeout(DEADLINE, output)
-            .await
-            .context("belayer drain did not exit in time")?
-            .context("start belayer drain")?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ok(Output {
-            code: output.status.code().unwrap_or(-1),
-            out: text(&output.stdout),
-            err: text(&output.stderr),
-        })
+        Output::of(&mut self.drain_command(kubeconfig, arguments), DEADLINE).await
     }
 
     /// Starts `belayer drain` without waiting for its end.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn spawn_drain(&self, arguments: &[&str]) -> Result<Child> {
         let kubeconfig: PathBuf = self.backend().admin_kubeconfig().to_owned();
         self.drain_command(&kubeconfig, arguments)
@@ -113,13 +56,10 @@ impl Cluster {
     }
 
     fn drain_command(&self, kubeconfig: &Path, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.setting().belayer);
+        let mut command = self.belayer_command(kubeconfig, &["drain"]);
         command
-            .arg("drain")
             .args(arguments)
-            .env("KUBECONFIG", kubeconfig)
             .env("NO_COLOR", "1")
-            .env_remove("BELAYER_CONFIG")
             .env_remove("POD_NAMESPACE")
             .kill_on_drop(true);
         command
@@ -127,9 +67,6 @@ impl Cluster {
 
     /// Creates about `count` objects with holds, of several kinds, as an earlier Belayer would have left
     /// them: some terminating, some with further finalizers.
-    ///
-    /// # Errors
-    /// When the server refuses one.
     pub async fn fill(&self, count: usize) -> Result<()> {
         let of = |share: usize| count * share / 100;
         let workflow = self.workflow("filled").await?;
@@ -184,9 +121,6 @@ impl Cluster {
     }
 
     /// All objects of the kinds that [`Cluster::fill`] creates, without the fields that a release changes.
-    ///
-    /// # Errors
-    /// When they cannot be listed.
     pub async fn held_objects(&self) -> Result<HeldObjects> {
         let mut held_objects = HeldObjects::default();
         for (kind, api) in self.kinds() {
@@ -211,9 +145,7 @@ impl Cluster {
     }
 
     /// Requires that no object of any kind, in any namespace, has a finalizer of Belayer.
-    ///
-    /// # Errors
-    /// With the objects that have one, or if a kind cannot be listed.
+    /// The error names the objects that have one.
     pub async fn nothing_is_held(&self) -> Result<()> {
         let discovery = eventually("all kinds are known", DEADLINE, async || {
             // A group whose CRDs are being deleted is listed, and not served.
@@ -298,10 +230,7 @@ impl HeldObjects {
     }
 
     /// Requires that only Belayer's holds have been removed since `before`. Terminating objects without
-    /// other finalizers may have been removed.
-    ///
-    /// # Errors
-    /// With the difference.
+    /// other finalizers may have been removed. The error is the difference.
     pub fn lost_only_belayer_holds(&self, before: &Self) -> Result<()> {
         for (name, (plain, finalizers)) in &before.others {
             let Some((now, left)) = self.others.get(name) else {

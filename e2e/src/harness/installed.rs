@@ -23,7 +23,6 @@ pub(crate) const LEASE: &str = "belayer";
 const AT_ONCE: usize = 8;
 
 /// The shipped manifests.
-#[must_use]
 pub fn manifests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/manifests")
 }
@@ -37,9 +36,6 @@ pub struct Installed {
 
 impl Installed {
     /// Applies the shipped manifests, and waits until all replicas are ready and one leads.
-    ///
-    /// # Errors
-    /// When that does not happen.
     pub async fn install(cluster: &Cluster) -> Result<Self> {
         for node in cluster.backend().nodes() {
             node.power_on().await?;
@@ -57,9 +53,6 @@ impl Installed {
     }
 
     /// Waits until the Deployment has all replicas of its current version, and no other.
-    ///
-    /// # Errors
-    /// When it takes too long.
     pub async fn is_rolled_out(&self) -> Result<()> {
         self.cluster
             .sh("for name in belayer belayer-pod-recreation; do
@@ -75,9 +68,6 @@ impl Installed {
     }
 
     /// The pods that are not being deleted.
-    ///
-    /// # Errors
-    /// When they cannot be listed.
     pub async fn replicas(&self) -> Result<Vec<DynamicObject>> {
         let own = ListParams::default().labels("app.kubernetes.io/name=belayer");
         let mut pods = self.cluster.pods_in(HOME).list(&own).await?.items;
@@ -86,17 +76,11 @@ impl Installed {
     }
 
     /// The identity of the leader, from the Lease; it begins with the name of its pod.
-    ///
-    /// # Errors
-    /// When there is no leader.
     pub async fn holder(&self) -> Result<String> {
         lease_holder(self.cluster.client(), HOME, LEASE).await
     }
 
     /// The leader's pod, once it is ready.
-    ///
-    /// # Errors
-    /// When there is none in time.
     pub async fn leader(&self) -> Result<DynamicObject> {
         eventually("a replica is the leader", SOON, async || {
             let holder = self.holder().await?;
@@ -109,9 +93,6 @@ impl Installed {
     }
 
     /// Waits until another process than `holder` is the leader. Returns the time since `since`.
-    ///
-    /// # Errors
-    /// When none is in time.
     pub async fn is_succeeded(&self, holder: &str, since: Instant) -> Result<Duration> {
         eventually("another replica is the leader", SOON, async || {
             let now = self.holder().await?;
@@ -122,9 +103,6 @@ impl Installed {
     }
 
     /// The node of a pod.
-    ///
-    /// # Errors
-    /// When it has none.
     pub fn node_of(&self, pod: &DynamicObject) -> Result<&RealNode> {
         let name = pod.data["spec"]["nodeName"].as_str().unwrap_or_default();
         let mut nodes = self.cluster.backend().nodes().iter();
@@ -134,9 +112,6 @@ impl Installed {
     }
 
     /// The container of a pod, on its node.
-    ///
-    /// # Errors
-    /// When it does not run.
     pub fn container_of(&self, pod: &DynamicObject) -> Result<Container> {
         let id = pod.data["status"]["containerStatuses"][0]["containerID"].as_str();
         let id = id.and_then(|id| id.strip_prefix("containerd://"));
@@ -145,18 +120,12 @@ impl Installed {
     }
 
     /// The sum of the series of the leader's metric with these labels; zero if there is none.
-    ///
-    /// # Errors
-    /// When the leader cannot be reached.
     pub async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Result<f64> {
         let leader = self.leader().await?.name_any();
         self.metric_of((HOME, &leader), name, labels).await
     }
 
     /// The sum of the series of a metric of a pod, by its namespace and name, with these labels.
-    ///
-    /// # Errors
-    /// When the pod cannot be reached.
     pub async fn metric_of(
         &self,
         (namespace, pod): (&str, &str),
@@ -170,9 +139,6 @@ impl Installed {
     }
 
     /// Evicts a pod of Belayer's.
-    ///
-    /// # Errors
-    /// When the server refuses.
     pub async fn evict(&self, pod: &str) -> Result<()> {
         let pods: Api<Pod> = Api::namespaced(self.cluster.client().clone(), HOME);
         pods.evict(pod, &EvictParams::default()).await?;
@@ -180,9 +146,7 @@ impl Installed {
     }
 
     /// Runs shared scenarios with these pods, each in its own namespace, and cleans up after each.
-    ///
-    /// # Errors
-    /// Names those that fail.
+    /// The error names those that fail.
     pub async fn run(&self, scenarios: &[Scenario]) -> Result<()> {
         let runs: Vec<_> = scenarios
             .iter()
@@ -232,9 +196,6 @@ pub async fn save_logs(cluster: &Cluster, namespace: &str) {
 }
 
 /// The identity of the leader, from a Lease in Belayer's namespace.
-///
-/// # Errors
-/// When there is no leader.
 pub async fn lease_holder(client: &Client, namespace: &str, lease: &str) -> Result<String> {
     let lease = kinds::leases(client, namespace).get(lease).await?;
     let holder = lease.data["spec"]["holderIdentity"].as_str();

@@ -8,9 +8,7 @@ use super::cluster::{Cluster, Setting, Shared};
 use crate::providers::Provider;
 
 /// Runs steps on a new cluster, outside of a scenario. Nothing is cleaned up, as the cluster ends with the steps.
-///
-/// # Errors
-/// When the cluster cannot be started, or the error of the steps; the logs are kept then.
+/// If they fail, the logs are kept.
 pub async fn on_new_cluster<T, F>(
     provider: &dyn Provider,
     name: &str,

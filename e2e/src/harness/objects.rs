@@ -32,9 +32,6 @@ pub struct Workflow {
 
 impl Workflow {
     /// The name and UID of a created object.
-    ///
-    /// # Errors
-    /// When the object has no UID.
     pub fn of(object: &DynamicObject) -> Result<Self> {
         Ok(Self {
             name: object.name_any(),
@@ -47,7 +44,6 @@ impl Workflow {
 pub const NO_SCHEDULER: &str = "none";
 
 /// A pod that no scheduler binds: the scenario writes its status.
-#[must_use]
 pub fn pod(name: impl Into<String>) -> PodBuilder {
     PodBuilder {
         name: name.into(),
@@ -82,7 +78,6 @@ pub struct PodBuilder {
 
 impl PodBuilder {
     /// A pod of the workflow, as Argo creates it: with label and owner reference.
-    #[must_use]
     pub fn of(mut self, workflow: &Workflow) -> Self {
         self.owners.push(json!({
             "apiVersion": "argoproj.io/v1alpha1",
@@ -97,14 +92,12 @@ impl PodBuilder {
 
     /// A pod whose controlling owner is a ConfigMap of this name and UID: its own consumer, selected by the
     /// label `app: batch`.
-    #[must_use]
     pub fn of_batch(self, name: &str, uid: &str) -> Self {
         self.controlled_by("v1", "ConfigMap", (name, uid))
             .label("app", "batch")
     }
 
     /// A pod whose controlling owner has this API version, kind, name and UID.
-    #[must_use]
     pub fn controlled_by(
         mut self,
         api_version: &str,
@@ -118,41 +111,35 @@ impl PodBuilder {
     }
 
     /// With a label.
-    #[must_use]
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.labels.insert(key.into(), value.into());
         self
     }
 
     /// With an annotation.
-    #[must_use]
     pub fn annotation(mut self, key: &str, value: &str) -> Self {
         self.annotations.insert(key.into(), value.into());
         self
     }
 
     /// With a finalizer, after those added before.
-    #[must_use]
     pub fn finalizer(mut self, name: &str) -> Self {
         self.finalizers.push(name.into());
         self
     }
 
     /// With the hold, as an earlier Belayer would have left it.
-    #[must_use]
     pub fn held(self) -> Self {
         self.finalizer(HOLD)
     }
 
     /// Bound to this node at creation.
-    #[must_use]
     pub fn on_node(mut self, node: &str) -> Self {
         self.node = Some(node.into());
         self
     }
 
     /// With this PVC as a volume.
-    #[must_use]
     pub fn pvc(mut self, pvc: &str) -> Self {
         self.volumes.push(json!({
             "name": format!("v{}", self.volumes.len()),
@@ -162,7 +149,6 @@ impl PodBuilder {
     }
 
     /// With a generic ephemeral volume, whose PVC is named after the pod and this name.
-    #[must_use]
     pub fn ephemeral(mut self, volume: &str) -> Self {
         self.volumes.push(json!({
             "name": volume,
@@ -172,7 +158,6 @@ impl PodBuilder {
     }
 
     /// Bound by the cluster's own scheduler and run by a kubelet.
-    #[must_use]
     pub fn scheduled(mut self) -> Self {
         self.scheduler = "default-scheduler";
         self
@@ -180,21 +165,18 @@ impl PodBuilder {
 
     /// With these arguments of its program, which understands for example `exit 0` and `sleep 5`; without any
     /// it waits for SIGTERM.
-    #[must_use]
     pub fn runs(mut self, arguments: &str) -> Self {
         self.arguments = arguments.split_whitespace().map(String::from).collect();
         self
     }
 
     /// Requests CPUs.
-    #[must_use]
     pub fn cpu(mut self, cpu: &str) -> Self {
         self.requests = json!({ "cpu": cpu });
         self
     }
 
     /// With further fields of the spec.
-    #[must_use]
     pub fn spec(mut self, fields: Value) -> Self {
         self.more = fields;
         self
@@ -252,9 +234,6 @@ fn pvc_spec() -> Value {
 }
 
 /// A PVC; `metadata` may contain further fields.
-///
-/// # Errors
-/// Never in practice: the document is a valid PVC.
 pub fn pvc(name: &str, mut metadata: Value) -> Result<DynamicObject> {
     metadata["name"] = name.into();
     let document = json!({
@@ -264,9 +243,6 @@ pub fn pvc(name: &str, mut metadata: Value) -> Result<DynamicObject> {
 }
 
 /// A workflow; `metadata` may contain further fields.
-///
-/// # Errors
-/// Never in practice: the document is a valid workflow.
 pub fn workflow(name: &str, mut metadata: Value) -> Result<DynamicObject> {
     metadata["name"] = name.into();
     let document = json!({
@@ -277,7 +253,6 @@ pub fn workflow(name: &str, mut metadata: Value) -> Result<DynamicObject> {
 }
 
 /// The status of an ended pod, as a kubelet writes it.
-#[must_use]
 pub fn ended(phase: &str) -> Value {
     let exit_code = i32::from(phase == "Failed");
     json!({ "status": {
@@ -290,7 +265,6 @@ pub fn ended(phase: &str) -> Value {
 }
 
 /// The finalizers of an object, in order.
-#[must_use]
 pub fn finalizers(object: &impl kube::ResourceExt) -> Vec<&str> {
     object.finalizers().iter().map(String::as_str).collect()
 }

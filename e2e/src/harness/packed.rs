@@ -28,9 +28,6 @@ pub enum Packing {
 
 impl Packing {
     /// Packs nodes.
-    ///
-    /// # Errors
-    /// When they cannot be packed.
     pub fn pack(self, nodes: &Value) -> Result<String> {
         let text = nodes.to_string();
         let packed = match self {
@@ -86,9 +83,6 @@ fn stored(bytes: &[u8]) -> Vec<u8> {
 const NODES: usize = 480_000;
 
 /// Packs a table of fulfilled nodes, as many as fit into an object. The first is `aaaa`.
-///
-/// # Errors
-/// When they cannot be packed.
 pub fn largest_nodes() -> Result<String> {
     const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
     let mut table = Vec::new();

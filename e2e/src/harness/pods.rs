@@ -9,6 +9,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, OWN_NODE};
+use super::conditions::{self, describe};
 use super::objects::{COMPLETED_LABEL, HOLD, PodBuilder, ended, finalizers, pod};
 use crate::kinds;
 use crate::wait::{SOON, eventually, gone, throughout};
@@ -20,22 +21,17 @@ const PARALLEL: usize = 32;
 
 impl Cluster {
     /// The pods of the scenario's namespace.
-    #[must_use]
     pub fn pods(&self) -> Api<DynamicObject> {
         self.pods_in(self.namespace())
     }
 
     /// The pods of another namespace.
-    #[must_use]
     pub fn pods_in(&self, namespace: &str) -> Api<DynamicObject> {
         kinds::pods(self.client(), namespace)
     }
 
     /// Creates a Node object that no kubelet serves. Returns its name. Pods that name a node without such an object are
     /// removed after 40 s, by the garbage collector of pods.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn node_without_kubelet(&self, name: &str) -> Result<String> {
         let node = format!("{}-{name}", self.namespace());
         let object: DynamicObject = serde_json::from_value(json!({
@@ -50,17 +46,11 @@ impl Cluster {
     }
 
     /// Creates a pod.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn create(&self, pod: &PodBuilder) -> Result<DynamicObject> {
         self.create_in(self.namespace(), pod).await
     }
 
     /// Creates a pod in another namespace.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn create_in(&self, namespace: &str, pod: &PodBuilder) -> Result<DynamicObject> {
         let pod = pod.build()?;
         let created = self
@@ -71,9 +61,6 @@ impl Cluster {
     }
 
     /// Creates many pods, in parallel.
-    ///
-    /// # Errors
-    /// When the server refuses one.
     pub async fn create_all(&self, pods: impl IntoIterator<Item = PodBuilder>) -> Result<()> {
         let mut created = futures::stream::iter(pods)
             .map(|pod| async move { self.create(&pod).await })
@@ -85,9 +72,6 @@ impl Cluster {
     }
 
     /// A merge patch on a pod, as from any other client.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn merge(&self, pod: &str, patch: Value) -> Result<DynamicObject> {
         let patched = self
             .pods()
@@ -97,9 +81,6 @@ impl Cluster {
     }
 
     /// Writes the status of an ended pod, as a kubelet does.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn finish(&self, pod: &str, phase: &str) -> Result<()> {
         let patched = self
             .pods()
@@ -111,9 +92,6 @@ impl Cluster {
     }
 
     /// Labels a pod as the workflow controller does after it has consumed the result.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn consume(&self, pod: &str) -> Result<()> {
         self.merge(
             pod,
@@ -124,9 +102,6 @@ impl Cluster {
     }
 
     /// Deletes a pod without waiting for its removal.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn delete(&self, pod: &str) -> Result<()> {
         let deleted = self.pods().delete(pod, &DeleteParams::default()).await;
         deleted
@@ -135,9 +110,6 @@ impl Cluster {
     }
 
     /// Deletes all pods of the namespace without waiting for their removal.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn delete_all(&self) -> Result<()> {
         let (how, which) = (DeleteParams::default(), ListParams::default());
         let deleted = self.pods().delete_collection(&how, &which).await;
@@ -145,54 +117,24 @@ impl Cluster {
     }
 
     /// Waits until the pod has the hold.
-    ///
-    /// # Errors
-    /// When it does not get it.
     pub async fn is_held(&self, pod: &str) -> Result<DynamicObject> {
-        eventually(&format!("the pod {pod} has the hold"), SOON, async || {
-            let seen = self.pods().get(pod).await?;
-            ensure!(finalizers(&seen).contains(&HOLD), "{}", describe(&seen));
-            Ok(seen)
-        })
-        .await
+        let what = format!("the pod {pod} has the hold");
+        conditions::is_held(&self.pods(), pod, HOLD, &what).await
     }
 
     /// Waits until the pod has lost the hold, or is removed.
-    ///
-    /// # Errors
-    /// When it keeps the hold.
     pub async fn is_not_held(&self, pod: &str) -> Result<()> {
-        eventually(
-            &format!("the pod {pod} is released"),
-            SOON,
-            async || match self.pods().get_opt(pod).await? {
-                Some(seen) if finalizers(&seen).contains(&HOLD) => bail!("{}", describe(&seen)),
-                _ => Ok(()),
-            },
-        )
-        .await
+        let what = format!("the pod {pod} is released");
+        conditions::is_not_held(&self.pods(), pod, HOLD, &what).await
     }
 
     /// Waits until the pod is removed.
-    ///
-    /// # Errors
-    /// When it remains.
     pub async fn is_removed(&self, pod: &str) -> Result<()> {
-        eventually(
-            &format!("the pod {pod} is removed"),
-            SOON,
-            async || match self.pods().get_opt(pod).await? {
-                Some(seen) => bail!("{}", describe(&seen)),
-                None => Ok(()),
-            },
-        )
-        .await
+        let what = format!("the pod {pod} is removed");
+        conditions::is_removed(&self.pods(), pod, SOON, &what).await
     }
 
     /// Waits until the namespace has no pods.
-    ///
-    /// # Errors
-    /// When some remain at the deadline.
     pub async fn is_empty(&self, deadline: Duration) -> Result<()> {
         eventually("all pods are removed", deadline, async || {
             let left = self
@@ -208,9 +150,6 @@ impl Cluster {
     }
 
     /// How many pods have the hold.
-    ///
-    /// # Errors
-    /// When they cannot be listed.
     pub async fn held_count(&self) -> Result<usize> {
         let all = self.pods().list_metadata(&ListParams::default()).await?;
         Ok(all
@@ -221,35 +160,18 @@ impl Cluster {
     }
 
     /// Waits until Belayer has caught up, then checks that the pod keeps the hold for a while.
-    ///
-    /// # Errors
-    /// When it loses it.
     pub async fn stays_held(&self, pod: &str) -> Result<()> {
         self.belayer_has_caught_up().await?;
         self.keeps_hold(pod).await
     }
 
     /// Checks that the pod keeps the hold for a while.
-    ///
-    /// # Errors
-    /// When it loses it.
     pub async fn keeps_hold(&self, pod: &str) -> Result<()> {
-        throughout(
-            &format!("the pod {pod} must keep the hold"),
-            WINDOW,
-            async || {
-                let seen = self.pods().get(pod).await?;
-                ensure!(finalizers(&seen).contains(&HOLD), "{}", describe(&seen));
-                Ok(())
-            },
-        )
-        .await
+        let what = format!("the pod {pod} must keep the hold");
+        conditions::keeps_hold(&self.pods(), pod, HOLD, WINDOW, &what).await
     }
 
     /// Checks that the pod is not replaced for a while.
-    ///
-    /// # Errors
-    /// When it is replaced or removed.
     pub async fn stays_itself(&self, pod: &str, uid: &str, within: Duration) -> Result<()> {
         throughout(&format!("the pod {pod} stays"), within, async || {
             let seen = self.pods().get(pod).await?;
@@ -263,9 +185,6 @@ impl Cluster {
     }
 
     /// Waits until Belayer has caught up, then checks that the pod gets no hold for a while.
-    ///
-    /// # Errors
-    /// When it gets one.
     pub async fn stays_free(&self, pod: &str) -> Result<()> {
         self.belayer_has_caught_up().await?;
         throughout(
@@ -282,9 +201,6 @@ impl Cluster {
 
     /// Waits until Belayer has processed all earlier changes: a pod created now gets its hold, and loses it
     /// after its workflow was deleted.
-    ///
-    /// # Errors
-    /// When that does not happen.
     pub async fn belayer_has_caught_up(&self) -> Result<()> {
         let tag = self.notes().len() + std::process::id() as usize;
         let name = format!(
@@ -312,16 +228,4 @@ impl Cluster {
             .or_else(gone)?;
         Ok(())
     }
-}
-
-fn describe(object: &impl kube::ResourceExt) -> String {
-    let deleting = match &object.meta().deletion_timestamp {
-        Some(_) => "being deleted",
-        None => "not being deleted",
-    };
-    format!(
-        "{} is {deleting}, with finalizers {:?}",
-        object.name_any(),
-        object.finalizers()
-    )
 }

@@ -31,17 +31,11 @@ pub struct Proxy {
 
 impl Proxy {
     /// Listens on a free port and connects to `server` for each connection.
-    ///
-    /// # Errors
-    /// When no port is free.
     pub async fn start(server: SocketAddr) -> Result<Self> {
         Self::slow(server, Duration::ZERO).await
     }
 
     /// The same with a pause before each request of a connection.
-    ///
-    /// # Errors
-    /// When no port is free.
     pub async fn slow(server: SocketAddr, pause: Duration) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .await
@@ -57,7 +51,6 @@ impl Proxy {
     }
 
     /// Its address.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
-use kube::Api;
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use anyhow::{Context as _, Result};
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use super::objects::{PodBuilder, finalizers, pvc};
+use super::conditions;
+use super::objects::{PodBuilder, pvc};
 use crate::control_plane::PvcController;
 use crate::kinds;
-use crate::wait::{SOON, eventually, throughout};
+use crate::wait::SOON;
 
 /// Belayer's hold (finalizer) on PVCs. A literal on purpose: this name is a promise to users.
 pub const PVC_HOLD: &str = "belayer.dev/pvc-protection";
@@ -23,45 +24,34 @@ const WINDOW: Duration = Duration::from_secs(3);
 
 impl Cluster {
     /// The PVCs of the scenario's namespace.
-    #[must_use]
     pub fn pvcs(&self) -> Api<DynamicObject> {
         kinds::pvcs(self.client(), self.namespace())
     }
 
     /// Creates a PVC and waits until it has a hold.
-    ///
-    /// # Errors
-    /// When the server refuses it, or it gets no hold.
     pub async fn held_pvc(&self, name: &str) -> Result<()> {
         self.create_pvc(name, json!({})).await?;
         self.pvc_is_held(name, PVC_HOLD).await
     }
 
     /// Creates a PVC with further metadata.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn create_pvc(&self, name: &str, metadata: Value) -> Result<DynamicObject> {
-        let document = pvc(name, metadata)?;
-        let created = self.pvcs().create(&PostParams::default(), &document).await;
-        created.with_context(|| format!("create the PVC {name}"))
+        self.create_pvc_from(pvc(name, metadata)?).await
     }
 
     /// Creates a PVC of a storage class, which need not exist if a volume of it does.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn create_pvc_of_class(&self, name: &str, class: &str) -> Result<DynamicObject> {
         let mut document = pvc(name, json!({}))?;
         document.data["spec"]["storageClassName"] = class.into();
+        self.create_pvc_from(document).await
+    }
+
+    async fn create_pvc_from(&self, document: DynamicObject) -> Result<DynamicObject> {
         let created = self.pvcs().create(&PostParams::default(), &document).await;
-        created.with_context(|| format!("create the PVC {name}"))
+        created.with_context(|| format!("create the PVC {}", document.name_any()))
     }
 
     /// Deletes a PVC without waiting for its removal.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn delete_pvc(&self, name: &str) -> Result<()> {
         let deleted = self.pvcs().delete(name, &DeleteParams::default()).await;
         deleted
@@ -70,76 +60,33 @@ impl Cluster {
     }
 
     /// Waits until a PVC has a hold.
-    ///
-    /// # Errors
-    /// When it does not get it.
     pub async fn pvc_is_held(&self, name: &str, hold: &str) -> Result<()> {
-        eventually(&format!("the PVC {name} has {hold}"), SOON, async || {
-            let seen = self.pvcs().get(name).await?;
-            ensure!(finalizers(&seen).contains(&hold), "{:?}", finalizers(&seen));
-            Ok(())
-        })
-        .await
+        let what = format!("the PVC {name} has {hold}");
+        conditions::is_held(&self.pvcs(), name, hold, &what).await?;
+        Ok(())
     }
 
     /// Waits until a hold is removed from a PVC.
-    ///
-    /// # Errors
-    /// When it keeps it.
     pub async fn pvc_is_not_held(&self, name: &str, hold: &str) -> Result<()> {
-        eventually(
-            &format!("the PVC {name} has lost {hold}"),
-            SOON,
-            async || {
-                let Some(seen) = self.pvcs().get_opt(name).await? else {
-                    return Ok(());
-                };
-                ensure!(
-                    !finalizers(&seen).contains(&hold),
-                    "{:?}",
-                    finalizers(&seen)
-                );
-                Ok(())
-            },
-        )
-        .await
+        let what = format!("the PVC {name} has lost {hold}");
+        conditions::is_not_held(&self.pvcs(), name, hold, &what).await
     }
 
     /// Waits until a PVC is removed.
-    ///
-    /// # Errors
-    /// When it stays.
     pub async fn pvc_is_removed(&self, name: &str) -> Result<()> {
-        eventually(
-            &format!("the PVC {name} is removed"),
-            SOON,
-            async || match self.pvcs().get_opt(name).await? {
-                Some(seen) => bail!("its finalizers are {:?}", finalizers(&seen)),
-                None => Ok(()),
-            },
-        )
-        .await
+        let what = format!("the PVC {name} is removed");
+        conditions::is_removed(&self.pvcs(), name, SOON, &what).await
     }
 
     /// Waits until Belayer has caught up, then checks that the PVC keeps a hold for a while.
-    ///
-    /// # Errors
-    /// When it loses it.
     pub async fn pvc_stays_held(&self, name: &str, hold: &str) -> Result<()> {
         self.pvcs_have_caught_up(hold).await?;
-        throughout(&format!("{name} must keep {hold}"), WINDOW, async || {
-            let seen = self.pvcs().get(name).await?;
-            ensure!(finalizers(&seen).contains(&hold), "{:?}", finalizers(&seen));
-            Ok(())
-        })
-        .await
+        let what = format!("{name} must keep {hold}");
+        conditions::keeps_hold(&self.pvcs(), name, hold, WINDOW, &what).await
     }
 
     /// Waits until Belayer has processed all earlier changes of PVCs: a PVC created now gets its hold, and
     /// is removed after its deletion.
-    ///
-    /// # Errors
-    /// When that does not happen.
     pub async fn pvcs_have_caught_up(&self, hold: &str) -> Result<()> {
         let name = format!("sentinel-{}", jiff::Timestamp::now().as_microsecond());
         self.create_pvc(&name, json!({})).await?;
@@ -149,9 +96,6 @@ impl Cluster {
     }
 
     /// A node of the cluster, or the name of a missing one if the cluster has none.
-    ///
-    /// # Errors
-    /// When nodes cannot be listed.
     pub async fn any_node(&self) -> Result<String> {
         let nodes = kinds::nodes(self.client())
             .list(&ListParams::default())
@@ -163,17 +107,11 @@ impl Cluster {
     }
 
     /// Creates a pod that is bound to a node at creation.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn bound(&self, pod: PodBuilder) -> Result<DynamicObject> {
         self.create(&pod.on_node(&self.any_node().await?)).await
     }
 
     /// Removes a pod without grace.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn remove(&self, pod: &str) -> Result<()> {
         let now = DeleteParams::default().grace_period(0);
         self.pods().delete(pod, &now).await?;
@@ -181,9 +119,6 @@ impl Cluster {
     }
 
     /// A merge patch on a PVC, as from any other client.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn merge_pvc(&self, name: &str, patch: Value) -> Result<()> {
         self.pvcs()
             .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
@@ -192,9 +127,6 @@ impl Cluster {
     }
 
     /// Switches kube-controller-manager's PVC protection controller; where there is none, it counts as off.
-    ///
-    /// # Errors
-    /// When it cannot be restarted.
     pub async fn switch_pvc_controller(&self, pvcs: PvcController) -> Result<()> {
         self.backend().switch_pvc_controller(pvcs).await
     }

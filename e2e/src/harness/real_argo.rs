@@ -64,9 +64,6 @@ pub struct RealArgo {
 
 impl RealArgo {
     /// Installs Argo's kinds and starts the controller for all namespaces.
-    ///
-    /// # Errors
-    /// When a program is not there or cannot be started, or the server refuses a kind.
     pub async fn start(cluster: &Cluster) -> Result<Self> {
         let binaries = ArgoBinaries::find()?;
         let archive = cluster.dir().join("image-argoexec.tar");
@@ -90,9 +87,6 @@ impl RealArgo {
     }
 
     /// Starts the controller again after [`RealArgo::kill`].
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn resume(&mut self) -> Result<()> {
         let node = self.cluster.backend().nodes().first();
         let node = node.context("the provider has no real node")?;
@@ -112,9 +106,6 @@ impl RealArgo {
     }
 
     /// Kills the controller.
-    ///
-    /// # Errors
-    /// When it had ended by itself.
     pub async fn kill(&mut self) -> Result<()> {
         let mut process = self
             .process
@@ -126,18 +117,12 @@ impl RealArgo {
         Ok(())
     }
 
-    /// Checks that the controller is running.
-    ///
-    /// # Errors
-    /// When it has ended, with the end of its log.
+    /// Checks that the controller is running. If it has ended, the error contains the end of its log.
     pub fn check_running(&mut self) -> Result<()> {
         self.process.as_mut().map_or(Ok(()), Process::check_running)
     }
 
     /// Lets the pods of a namespace write the results of their steps.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn permit(&self, namespace: &str) -> Result<()> {
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -175,15 +160,11 @@ impl RealArgo {
     }
 
     /// The workflows of a namespace.
-    #[must_use]
     pub fn workflows(&self, namespace: &str) -> Api<DynamicObject> {
         crate::kinds::workflows(self.cluster.client(), namespace)
     }
 
     /// Removes Argo's kinds, but for Workflow.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn remove(mut self) -> Result<()> {
         self.process = None;
         let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");

@@ -91,9 +91,7 @@ pub fn list(scenarios: &[Scenario]) {
 ///
 /// Shared scenarios run in parallel under one Belayer on one cluster; exclusive ones run in parallel on
 /// other clusters, the longest first.
-///
-/// # Errors
-/// When no scenario matches a name, or when the provider cannot start a cluster.
+/// Fails when no scenario matches a name, or when the provider cannot start a cluster.
 pub async fn run(
     provider: &dyn Provider,
     scenarios: Vec<Scenario>,
@@ -148,7 +146,6 @@ async fn run_in(
 }
 
 /// How many scenarios a provider runs of those that the options select on every provider, and how many these are.
-#[must_use]
 pub fn count(
     scenarios: &[Scenario],
     options: &RunOptions,
@@ -168,7 +165,6 @@ pub fn count(
 }
 
 /// The names of the scenarios that run without names.
-#[must_use]
 pub fn names_of(scenarios: &[Scenario], which: Which) -> Vec<&'static str> {
     let chosen = scenarios.iter().filter(|scenario| is_of(scenario, which));
     chosen.map(|scenario| scenario.name).collect()

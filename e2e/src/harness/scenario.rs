@@ -104,48 +104,41 @@ impl Scenario {
     }
 
     /// The capabilities that it requires; without them it is skipped, by name.
-    #[must_use]
     pub fn needs(mut self, capabilities: impl IntoIterator<Item = Capability>) -> Self {
         self.needs.extend(capabilities);
         self
     }
 
     /// The deadline of the whole scenario.
-    #[must_use]
     pub fn within(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
     /// How much of the machine it uses, which limits what runs in parallel.
-    #[must_use]
     pub fn with_load(mut self, load: Load) -> Self {
         self.load = load;
         self
     }
 
     /// Takes too long for every change: runs by name, and with `--nightly`.
-    #[must_use]
     pub fn nightly(mut self) -> Self {
         self.is_nightly = true;
         self
     }
 
     /// One of those that show in minutes whether Belayer works with a release of Kubernetes.
-    #[must_use]
     pub fn smoke(mut self) -> Self {
         self.is_smoke = true;
         self
     }
 
     /// The name, unique in the list.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
     /// Whether it can share its cluster and its Belayer.
-    #[must_use]
     pub fn sharing(&self) -> Sharing {
         self.sharing
     }

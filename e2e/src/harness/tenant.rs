@@ -39,9 +39,6 @@ impl TenantPermissions {
 impl Cluster {
     /// A client with these permissions and no others. Where authorization is off, it has all
     /// permissions.
-    ///
-    /// # Errors
-    /// When the server refuses to create them, or has not applied them in time.
     pub async fn tenant(&self, permissions: TenantPermissions) -> Result<Client> {
         if !self.can(Capability::Rbac) {
             return Ok(self.client().clone());

@@ -2,37 +2,29 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, PropagationPolicy};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use super::objects::{
-    COMPLETED_LABEL, PodBuilder, WORKFLOW_HOLD, Workflow, finalizers, pod, workflow,
-};
+use super::conditions;
+use super::objects::{COMPLETED_LABEL, PodBuilder, WORKFLOW_HOLD, Workflow, pod, workflow};
 use crate::kinds;
 use crate::wait::{SOON, eventually};
 
 impl Cluster {
     /// The workflows of the scenario's namespace.
-    #[must_use]
     pub fn workflows(&self) -> Api<DynamicObject> {
         kinds::workflows(self.client(), self.namespace())
     }
 
     /// Creates a workflow.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn workflow(&self, name: &str) -> Result<Workflow> {
         self.workflow_in(self.namespace(), name, json!({})).await
     }
 
     /// Creates a workflow in another namespace, with more metadata.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn workflow_in(
         &self,
         namespace: &str,
@@ -48,9 +40,6 @@ impl Cluster {
 
     /// Creates terminating pods with holds, of a workflow that is removed: all of them have to be released.
     /// `with` adds further properties to each.
-    ///
-    /// # Errors
-    /// When the server refuses something.
     pub async fn orphans(
         &self,
         count: usize,
@@ -65,9 +54,6 @@ impl Cluster {
     }
 
     /// Deletes a workflow without waiting for its removal.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn delete_workflow(&self, name: &str, policy: PropagationPolicy) -> Result<()> {
         let how = DeleteParams {
             propagation_policy: Some(policy),
@@ -80,9 +66,6 @@ impl Cluster {
     }
 
     /// Deletes a workflow and removes every finalizer by hand, until it is removed.
-    ///
-    /// # Errors
-    /// When it remains.
     pub async fn force_workflow_removal(&self, name: &str) -> Result<()> {
         self.delete_workflow(name, PropagationPolicy::Background)
             .await?;
@@ -109,9 +92,6 @@ impl Cluster {
     }
 
     /// A merge patch on a workflow, as from its own controller.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn merge_workflow(&self, name: &str, patch: Value) -> Result<()> {
         let patched = self
             .workflows()
@@ -123,17 +103,11 @@ impl Cluster {
     }
 
     /// Waits until the workflow has the hold.
-    ///
-    /// # Errors
-    /// When it does not get it.
     pub async fn workflow_is_held(&self, name: &str) -> Result<()> {
         self.workflow_is_held_in(self.namespace(), name).await
     }
 
     /// Labels a workflow as its controller does at its end.
-    ///
-    /// # Errors
-    /// When the server refuses it.
     pub async fn workflow_has_finished(&self, name: &str) -> Result<()> {
         let labels = json!({ "metadata": { "labels": { COMPLETED_LABEL: "true" } } });
         let workflows = self.workflows();
@@ -143,40 +117,16 @@ impl Cluster {
     }
 
     /// The same in another namespace.
-    ///
-    /// # Errors
-    /// When it does not get it.
     pub async fn workflow_is_held_in(&self, namespace: &str, name: &str) -> Result<()> {
         let workflows = kinds::workflows(self.client(), namespace);
-        eventually(
-            &format!("the workflow {name} has the hold"),
-            SOON,
-            async || {
-                let seen = workflows.get(name).await?;
-                ensure!(
-                    finalizers(&seen).contains(&WORKFLOW_HOLD),
-                    "{:?}",
-                    finalizers(&seen)
-                );
-                Ok(())
-            },
-        )
-        .await
+        let what = format!("the workflow {name} has the hold");
+        conditions::is_held(&workflows, name, WORKFLOW_HOLD, &what).await?;
+        Ok(())
     }
 
     /// Waits until the workflow is removed.
-    ///
-    /// # Errors
-    /// When it remains.
     pub async fn workflow_is_removed(&self, name: &str, deadline: Duration) -> Result<()> {
-        eventually(
-            &format!("the workflow {name} is removed"),
-            deadline,
-            async || match self.workflows().get_opt(name).await? {
-                Some(left) => bail!("its finalizers are {:?}", left.finalizers()),
-                None => Ok(()),
-            },
-        )
-        .await
+        let what = format!("the workflow {name} is removed");
+        conditions::is_removed(&self.workflows(), name, deadline, &what).await
     }
 }

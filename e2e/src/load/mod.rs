@@ -34,9 +34,6 @@ pub(crate) enum Keep {
 }
 
 /// Runs the plan on a cluster with a running Belayer.
-///
-/// # Errors
-/// When the API server refuses a request of the run, or the leader cannot be killed.
 pub(crate) async fn run(
     client: &Client,
     plan: &Plan,
@@ -67,9 +64,7 @@ podRecreation:
 
 /// Starts Belayer on the cluster of a scenario, and runs the plan: on real nodes the shipped manifests, else two
 /// processes with this configuration. Removes nothing.
-///
-/// # Errors
-/// As [`run`], or when Belayer cannot be started or stopped.
+/// Fails as [`run`] does, or when Belayer cannot be started or stopped.
 pub(crate) async fn with_own_belayer(
     cluster: &Cluster,
     plan: &Plan,

@@ -26,9 +26,6 @@ const PARALLEL: usize = 32;
 const COUNT: Duration = Duration::from_millis(250);
 
 /// Creates the pods of the plan and follows them until the fate of all is known. Removes nothing.
-///
-/// # Errors
-/// When a request of the run is refused.
 pub(super) async fn run(
     client: &Client,
     plan: &Plan,

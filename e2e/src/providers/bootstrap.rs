@@ -22,11 +22,10 @@ const WORKFLOW_CRD: &str = include_str!("../../manifests/workflow-crd.yaml");
 pub(crate) const APART: [&str; 2] = ["rbac-metrics-authorization", "rbac-pod-cleanup"];
 
 /// A file of `deploy/manifests`, by name, with one account for all controllers: most scenarios run them in one process.
-///
-/// # Errors
-/// When there is no such file.
 pub(crate) fn manifest(name: &str) -> Result<String> {
-    let text = shipped(name)?;
+    let mut shipped = SHIPPED.iter();
+    let found = shipped.find(|(shipped, _)| *shipped == name);
+    let (_, text) = found.with_context(|| format!("unknown manifest {name}"))?;
     let text = text.replace(":belayer-pod-recreation'", ":belayer'");
     Ok(text.replace(
         "- kind: ServiceAccount\n  name: belayer-pod-recreation\n",
@@ -34,69 +33,54 @@ pub(crate) fn manifest(name: &str) -> Result<String> {
     ))
 }
 
-/// A file of `deploy/manifests`, by name.
-fn shipped(name: &str) -> Result<&'static str> {
-    Ok(match name {
-        "namespace" => include_str!("../../../deploy/manifests/namespace.yaml"),
-        "service-account" => include_str!("../../../deploy/manifests/service-account.yaml"),
-        "rbac-core" => include_str!("../../../deploy/manifests/rbac-core.yaml"),
-        "rbac-pod-finalizer" => include_str!("../../../deploy/manifests/rbac-pod-finalizer.yaml"),
-        "rbac-pvc-protection" => include_str!("../../../deploy/manifests/rbac-pvc-protection.yaml"),
-        "crd-pod-recreation" => include_str!("../../../deploy/manifests/crd-pod-recreation.yaml"),
-        "crd-node-wipe" => include_str!("../../../deploy/manifests/crd-node-wipe.yaml"),
-        "pod-recreation-records-policy" => {
-            include_str!("../../../deploy/manifests/pod-recreation-records-policy.yaml")
-        }
-        "pod-recreation-hold-policy" => {
-            include_str!("../../../deploy/manifests/pod-recreation-hold-policy.yaml")
-        }
-        "rbac-pod-recreation" => include_str!("../../../deploy/manifests/rbac-pod-recreation.yaml"),
-        "claim-hold-policy" => include_str!("../../../deploy/manifests/claim-hold-policy.yaml"),
-        "rbac-workflow-finalizer" => {
-            include_str!("../../../deploy/manifests/rbac-workflow-finalizer.yaml")
-        }
-        "rbac-outcome-capture" => {
-            include_str!("../../../deploy/manifests/rbac-outcome-capture.yaml")
-        }
-        "rbac-metrics-authorization" => {
-            include_str!("../../../deploy/manifests/rbac-metrics-authorization.yaml")
-        }
-        "rbac-pod-cleanup" => include_str!("../../../deploy/manifests/rbac-pod-cleanup.yaml"),
-        "podoutcome-crd" => include_str!("../../../deploy/manifests/podoutcome-crd.yaml"),
-        "workflow-hold-policy" => {
-            include_str!("../../../deploy/manifests/workflow-hold-policy.yaml")
-        }
-        "crd-gate" => include_str!("../../../deploy/manifests/crd-gate.yaml"),
-        "pod-hold-policy" => include_str!("../../../deploy/manifests/pod-hold-policy.yaml"),
-        "namespace-guard-policy" => {
-            include_str!("../../../deploy/manifests/namespace-guard-policy.yaml")
-        }
-        "pod-write-policy" => include_str!("../../../deploy/manifests/pod-write-policy.yaml"),
-        "pod-delete-policy" => include_str!("../../../deploy/manifests/pod-delete-policy.yaml"),
-        "owner-write-policy" => include_str!("../../../deploy/manifests/owner-write-policy.yaml"),
-        "deployment" => include_str!("../../../deploy/manifests/deployment.yaml"),
-        "node-agent-namespace" => {
-            include_str!("../../../deploy/manifests/node-agent/namespace.yaml")
-        }
-        "node-agent-service-account" => {
-            include_str!("../../../deploy/manifests/node-agent/service-account.yaml")
-        }
-        "node-agent-rbac" => include_str!("../../../deploy/manifests/node-agent/rbac.yaml"),
-        "node-agent-rbac-handlers" => {
-            include_str!("../../../deploy/manifests/node-agent/rbac-handlers.yaml")
-        }
-        "node-agent-policy" => include_str!("../../../deploy/manifests/node-agent/policy.yaml"),
-        "node-agent-daemonset" => {
-            include_str!("../../../deploy/manifests/node-agent/daemonset.yaml")
-        }
-        _ => anyhow::bail!("unknown manifest {name}"),
-    })
+/// Files of `deploy/manifests`: each by its name, and those of a folder with the folder's name before it.
+macro_rules! shipped {
+    ($($name:literal),+; node-agent: $($agent:literal),+ $(,)?) => {
+        &[
+            $(($name, include_str!(concat!("../../../deploy/manifests/", $name, ".yaml"))),)+
+            $((
+                concat!("node-agent-", $agent),
+                include_str!(concat!("../../../deploy/manifests/node-agent/", $agent, ".yaml")),
+            ),)+
+        ]
+    };
 }
 
+const SHIPPED: &[(&str, &str)] = shipped![
+    "namespace",
+    "service-account",
+    "rbac-core",
+    "rbac-pod-finalizer",
+    "rbac-pvc-protection",
+    "crd-pod-recreation",
+    "crd-node-wipe",
+    "pod-recreation-records-policy",
+    "pod-recreation-hold-policy",
+    "rbac-pod-recreation",
+    "claim-hold-policy",
+    "rbac-workflow-finalizer",
+    "rbac-outcome-capture",
+    "rbac-metrics-authorization",
+    "rbac-pod-cleanup",
+    "podoutcome-crd",
+    "workflow-hold-policy",
+    "crd-gate",
+    "pod-hold-policy",
+    "namespace-guard-policy",
+    "pod-write-policy",
+    "pod-delete-policy",
+    "owner-write-policy",
+    "deployment";
+    node-agent:
+    "namespace",
+    "service-account",
+    "rbac",
+    "rbac-handlers",
+    "policy",
+    "daemonset",
+];
+
 /// Applies every object of a YAML text.
-///
-/// # Errors
-/// When the server refuses one.
 pub(crate) async fn apply(client: &Client, yaml: &str) -> Result<()> {
     let objects: Vec<DynamicObject> =
         serde_saphyr::from_multiple(yaml).context("read a manifest")?;
@@ -229,9 +213,6 @@ pub(crate) async fn grant_permissions(client: &Client) -> Result<()> {
 }
 
 /// Writes the kubeconfig of Belayer's ServiceAccount, once it has a token.
-///
-/// # Errors
-/// When it gets none in time.
 pub(super) async fn belayer_kubeconfig(
     client: &Client,
     server: &Kubeconfig,
@@ -257,44 +238,12 @@ mod tests {
         assert_eq!(plural(kind), expected);
     }
 
-    #[rstest]
-    fn every_manifest_can_be_read(
-        #[values(
-            "namespace",
-            "service-account",
-            "rbac-core",
-            "rbac-pod-finalizer",
-            "rbac-pod-recreation",
-            "crd-pod-recreation",
-            "crd-node-wipe",
-            "pod-recreation-records-policy",
-            "pod-recreation-hold-policy",
-            "rbac-pvc-protection",
-            "claim-hold-policy",
-            "rbac-workflow-finalizer",
-            "rbac-outcome-capture",
-            "rbac-metrics-authorization",
-            "rbac-pod-cleanup",
-            "podoutcome-crd",
-            "crd-gate",
-            "pod-hold-policy",
-            "workflow-hold-policy",
-            "namespace-guard-policy",
-            "pod-write-policy",
-            "pod-delete-policy",
-            "owner-write-policy",
-            "deployment",
-            "node-agent-namespace",
-            "node-agent-service-account",
-            "node-agent-rbac",
-            "node-agent-rbac-handlers",
-            "node-agent-policy",
-            "node-agent-daemonset"
-        )]
-        name: &str,
-    ) {
-        let objects: Vec<DynamicObject> =
-            serde_saphyr::from_multiple(&manifest(name).unwrap()).unwrap();
-        assert!(!objects.is_empty());
+    #[test]
+    fn every_manifest_can_be_read() {
+        for (name, _) in SHIPPED {
+            let text = manifest(name).unwrap();
+            let objects: Vec<DynamicObject> = serde_saphyr::from_multiple(&text).unwrap();
+            assert!(!objects.is_empty(), "{name}");
+        }
     }
 }

@@ -44,10 +44,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// The provider, if Docker is running and kind is installed.
-    ///
-    /// # Errors
-    /// Names the one that is missing.
+    /// The provider, if Docker is running and kind is installed. The error names the one that is missing.
     pub fn new(belayer: &Path) -> Result<Self> {
         if run("docker", &["info", "--format", "{{.ServerVersion}}"]).is_err() {
             bail!("the provider kind requires a running Docker: `docker info` failed");

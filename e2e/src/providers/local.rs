@@ -31,7 +31,6 @@ pub struct Local {
 
 impl Local {
     /// A provider with these programs.
-    #[must_use]
     pub fn new(binaries: Binaries) -> Self {
         Self {
             binaries,
@@ -40,14 +39,12 @@ impl Local {
     }
 
     /// With so many hollow nodes.
-    #[must_use]
     pub fn hollow_nodes(mut self, count: usize) -> Self {
         self.options.hollow_nodes = count;
         self
     }
 
     /// The same with real nodes, which run containers: the provider `node`.
-    #[must_use]
     pub fn with_nodes(binaries: Binaries, nodes: RealNodes) -> Self {
         Self {
             binaries,

@@ -193,17 +193,11 @@ pub trait Backend: Send + Sync {
     }
 
     /// Starts another kubelet with its own node, which stops with the process.
-    ///
-    /// # Errors
-    /// When no kubelet is available, or it is not ready in time.
     fn start_kubelet<'a>(&'a self, _node: &'a str) -> BoxFuture<'a, Result<Process>> {
         Box::pin(async { anyhow::bail!("this provider cannot start a kubelet") })
     }
 
     /// Kills a program of the control plane, such as `etcd`, without warning, and after a pause starts it again.
-    ///
-    /// # Errors
-    /// When the provider cannot do it, or there is no such program.
     fn restart<'a>(&'a self, _program: &'a str, _pause: Duration) -> BoxFuture<'a, Result<()>> {
         Box::pin(async { anyhow::bail!("this provider cannot restart programs") })
     }
@@ -261,7 +255,6 @@ pub struct Request {
 
 impl Request {
     /// Whether it is a mutating request.
-    #[must_use]
     pub fn is_write(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch")
     }
@@ -280,28 +273,16 @@ impl fmt::Display for Request {
 /// The record of Belayer's requests.
 pub trait Recorder: Send + Sync {
     /// The current position.
-    ///
-    /// # Errors
-    /// When the record cannot be read.
     fn mark(&self) -> Result<Mark>;
 
     /// The mutating requests after a position, in the order of their responses. A request may be missing for a moment
     /// after its effect is visible: who looks for one waits for it with `eventually`.
-    ///
-    /// # Errors
-    /// When the record cannot be read.
     fn writes_since(&self, mark: Mark) -> Result<Vec<Request>>;
 
     /// The total number of requests with this verb for this resource: `get` reads single objects.
-    ///
-    /// # Errors
-    /// When the record cannot be read.
     fn count(&self, verb: &str, resource: &str) -> Result<u64>;
 
     /// The total number of GETs of single objects of this resource.
-    ///
-    /// # Errors
-    /// When the record cannot be read.
     fn gets(&self, resource: &str) -> Result<u64> {
         self.count("get", resource)
     }

@@ -1,8 +1,6 @@
 //! Missing RBAC permissions: `belayer check` reports exactly them, and a running Belayer continues with
 //! everything that does not need them.
 
-use std::process::Stdio;
-
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
@@ -45,16 +43,11 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 /// Exit code and output of `belayer check`, run as Belayer's ServiceAccount.
 async fn check(cluster: &Cluster) -> Result<(i32, String)> {
-    let command = tokio::process::Command::new(&cluster.setting().belayer)
-        .args(["check", "-o", "json"])
-        .env("KUBECONFIG", cluster.backend().belayer_kubeconfig())
-        .env_remove("BELAYER_CONFIG")
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = tokio::time::timeout(SOON, command).await??;
-    let code = output.status.code().context("it was killed")?;
-    Ok((code, String::from_utf8_lossy(&output.stdout).into_owned()))
+    let kubeconfig = cluster.backend().belayer_kubeconfig();
+    let output = cluster
+        .belayer(kubeconfig, &["check", "-o", "json"])
+        .await?;
+    Ok((output.code, output.out))
 }
 
 /// The missing permissions, with the part that requires them.

@@ -56,10 +56,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 }
 
 async fn leads(belayer: &Belayer) -> Result<()> {
-    let status = belayer
-        .metric("leader_election_master_status", &[("name", "belayer")])
-        .await?;
-    ensure!(status > 0.5, "this replica is not the leader");
+    ensure!(belayer.leads().await?, "this replica is not the leader");
     Ok(())
 }
 

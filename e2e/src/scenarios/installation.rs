@@ -1,11 +1,9 @@
 //! An installation in a cluster whose pods do not run: what scenarios do in place of a kubelet, and how they remove it.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use tokio::process::Command;
 
 use crate::harness::{Belayer, BelayerOptions, Cluster, HOME, SOON, eventually};
 use crate::providers::grant_permissions;
@@ -78,22 +76,13 @@ pub(super) async fn printed(
     kubeconfig: &Path,
     arguments: &[&str],
 ) -> Result<(i32, Value)> {
-    let command = Command::new(&cluster.setting().belayer)
-        .args(arguments)
-        .args(["-o", "json"])
-        .env("KUBECONFIG", kubeconfig)
-        .env_remove("BELAYER_CONFIG")
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = tokio::time::timeout(SOON, command).await??;
-    let code = output.status.code().context("it was killed")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let read = serde_json::from_str(&text).with_context(|| {
-        let why = String::from_utf8_lossy(&output.stderr);
-        format!("exit code {code}: {text}{why}")
-    });
-    Ok((code, read?))
+    let arguments = [arguments, &["-o", "json"]].concat();
+    let output = cluster.belayer(kubeconfig, &arguments).await?;
+    let read = output.json();
+    Ok((
+        output.code,
+        read.with_context(|| format!("exit code {}", output.code))?,
+    ))
 }
 
 /// The guard denies the deletion of Belayer's namespace: a dry run.

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use tokio::process::Command;
 
 use crate::chart;
 use crate::control_plane::HelmBinaries;
 use crate::harness::{Cluster, Scenario};
+use crate::output::Output;
 use crate::providers::Capability::{ClientGo, Helm, Python};
 use crate::third_party::ThirdParty;
 
@@ -138,12 +139,6 @@ async fn installed(tool: ThirdParty) -> Result<PathBuf> {
 async fn succeeds(command: &mut Command) -> Result<()> {
     let output = command.stdin(Stdio::null()).kill_on_drop(true).output();
     let output = output.await.with_context(|| format!("start {command:?}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    ensure!(
-        output.status.success(),
-        "{}{}",
-        text(&output.stdout),
-        text(&output.stderr)
-    );
+    Output::from(output).success()?;
     Ok(())
 }

@@ -72,7 +72,6 @@ mod workflows_many;
 use crate::harness::Scenario;
 
 /// All scenarios, in the order in which `--list` prints them.
-#[must_use]
 pub fn all() -> Vec<Scenario> {
     [
         decision_table::scenarios(),

@@ -2,7 +2,6 @@
 //! of an earlier configuration are removed where another finalizer protects the PVC. And where PVCs have the
 //! hold, the PVC of a finished workflow is released although its completed pods remain (row A18).
 
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -213,15 +212,9 @@ async fn stays_held(cluster: &Cluster, pvc: &str) -> Result<()> {
 
 /// What `check` reports about PVCs.
 async fn check(cluster: &Cluster) -> Result<String> {
-    let command = tokio::process::Command::new(&cluster.setting().belayer)
-        .args(["check", "-o", "json", "--controllers=pvc-protection"])
-        .env("KUBECONFIG", cluster.backend().belayer_kubeconfig())
-        .env_remove("BELAYER_CONFIG")
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = tokio::time::timeout(SOON, command).await??;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    let kubeconfig = cluster.backend().belayer_kubeconfig();
+    let arguments = ["check", "-o", "json", "--controllers=pvc-protection"];
+    Ok(cluster.belayer(kubeconfig, &arguments).await?.out)
 }
 
 /// Argo deletes the PVCs of a workflow after it has finished, and removes Kubernetes' finalizer.

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use belayer_sandbox::{Actor, Gvr, Sandbox, WriteOptions};
 use serde_json::json;
 use tokio::process::Command;
@@ -13,6 +13,7 @@ use crate::control_plane::Process;
 use crate::control_plane::ports::free_ports;
 use crate::harness::belayer::get;
 use crate::harness::{Cluster, HOLD, Load, SOON, Scenario, eventually};
+use crate::output::Output;
 use crate::providers::Capability::Browser;
 use crate::third_party::{ThirdParty, chromium};
 
@@ -58,10 +59,9 @@ async fn browser(cluster: Cluster) -> Result<()> {
         .stdin(Stdio::null())
         .kill_on_drop(true);
     let output = script.output().await.context("start node")?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let printed = text(&output.stdout);
-    ensure!(output.status.success(), "{printed}{}", text(&output.stderr));
-    let passed = printed
+    let output = Output::from(output).success()?;
+    let passed = output
+        .out
         .lines()
         .filter(|line| line.starts_with("ok "))
         .count();

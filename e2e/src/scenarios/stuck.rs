@@ -4,7 +4,7 @@
 use anyhow::{Result, ensure};
 use belayer_sandbox::{Answer, Fault, Match, Verb};
 
-use crate::harness::{Cluster, SOON, Scenario, eventually};
+use crate::harness::{Cluster, Output, SOON, Scenario, eventually};
 use crate::providers::Capability::{GarbageCollector, NamespaceDeletion, Recorder};
 use crate::stuck::{FIXTURES, Tool, play};
 
@@ -43,13 +43,13 @@ async fn permission_missing(cluster: Cluster) -> Result<()> {
 
 async fn read_without_permissions(cluster: &Cluster, tool: &Tool) -> Result<()> {
     eventually("the server knows its permissions", SOON, async || {
-        let (code, out, err) = tool.run(&["stuck".to_owned()]).await?;
+        let Output { code, out, err } = tool.run(&["stuck".to_owned()]).await?;
         ensure!(code == 4, "exit code {code}: {out}{err}");
         Ok(())
     })
     .await?;
     let mark = cluster.recorder()?.mark()?;
-    let (code, out, err) = tool.run(&["stuck".to_owned()]).await?;
+    let Output { code, out, err } = tool.run(&["stuck".to_owned()]).await?;
     ensure!(code == 4, "exit code {code}: {out}{err}");
     ensure!(
         out.starts_with(
@@ -61,7 +61,7 @@ async fn read_without_permissions(cluster: &Cluster, tool: &Tool) -> Result<()> 
         out.contains("\nNot listed, permission denied: secrets\n"),
         "{out}"
     );
-    let (code, out, err) = tool.run(&["stuck".to_owned(), "-ojson".to_owned()]).await?;
+    let Output { code, out, err } = tool.run(&["stuck".to_owned(), "-ojson".to_owned()]).await?;
     ensure!(code == 4, "exit code {code}: {out}{err}");
     let report: serde_json::Value = serde_json::from_str(&out)?;
     ensure!(report["unseen"][0]["resource"] == "secrets", "{report}");

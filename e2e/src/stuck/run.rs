@@ -1,7 +1,6 @@
 //! Runs a fixture: creates stuck objects, runs the binary, compares its output, cleans up.
 
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -17,6 +16,7 @@ use super::fixture::{File, FixtureStep};
 use super::normal::normal;
 use crate::harness::{Cluster, eventually};
 use crate::kinds;
+use crate::output::Output;
 use crate::wait::SOON;
 
 /// The binary, run as Belayer's own account so that the recorder sees its requests.
@@ -67,23 +67,15 @@ impl Tool {
         Ok(())
     }
 
-    /// Runs it: exit code, standard output, standard error.
-    pub(crate) async fn run(&self, args: &[String]) -> Result<(i32, String, String)> {
-        let output = tokio::process::Command::new(&self.binary)
+    /// Runs it.
+    pub(crate) async fn run(&self, args: &[String]) -> Result<Output> {
+        let mut command = tokio::process::Command::new(&self.binary);
+        command
             .args(args)
             .env("KUBECONFIG", &self.kubeconfig)
             .env("NO_COLOR", "1")
-            .env_remove("BELAYER_CONFIG")
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output();
-        let output = tokio::time::timeout(SOON, output)
-            .await
-            .context("the command did not exit in time")?
-            .context("run the command")?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let code = output.status.code().unwrap_or(-1);
-        Ok((code, text(&output.stdout), text(&output.stderr)))
+            .env_remove("BELAYER_CONFIG");
+        Output::of(&mut command, SOON).await
     }
 
     /// Removes the permissions.
@@ -211,7 +203,7 @@ async fn steps_and_runs(
 async fn ask(tool: &Tool, runs: &[super::fixture::Run], namespace: &str) -> Result<String> {
     let mut text = Vec::new();
     for run in runs {
-        let (code, out, err) = tool.run(&run.args).await?;
+        let Output { code, out, err } = tool.run(&run.args).await?;
         let args = run.args.join(" ").replace(namespace, "$ns");
         ensure!(
             code == run.exit,

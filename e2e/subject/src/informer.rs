@@ -15,9 +15,6 @@ use super::memory;
 pub const SYNCED: &str = "synced";
 
 /// Watches the pods of a cluster until it is killed; prints a line when the first list is complete.
-///
-/// # Errors
-/// When the cluster cannot be reached.
 pub async fn watch(kubeconfig: &Path) -> Result<()> {
     let read = Kubeconfig::read_from(kubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;

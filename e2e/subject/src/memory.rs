@@ -44,7 +44,6 @@ pub fn pods(builder: InformerBuilder<Pod>) -> InformerBuilder<Pod> {
 }
 
 /// The operator's decoders of pods.
-#[must_use]
 pub fn decoders() -> Decoders<Pod> {
     let context = DecodeContext {
         keep: Keep::nothing(),
@@ -54,15 +53,12 @@ pub fn decoders() -> Decoders<Pod> {
 }
 
 /// The kind.
-#[must_use]
 pub fn resource() -> Resource {
     Resource::pods()
 }
 
 /// Lists pods into a store and measures its memory.
-///
-/// # Errors
-/// When pods are missing, or the program was started without the counting allocator.
+/// Fails when pods are missing, or the program was started without the counting allocator.
 pub async fn weigh(objects: usize) -> Result<Weight> {
     let expire = Arc::new(Notify::new());
     let frames = {

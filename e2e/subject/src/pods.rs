@@ -35,7 +35,6 @@ pub struct Template {
 
 impl Template {
     /// The frame with this version.
-    #[must_use]
     pub fn at(&self, version: u64) -> bytes::Bytes {
         let mut frame = self.frame.clone();
         if let Some(place) = frame.get_mut(self.version_at.clone()) {
@@ -46,7 +45,6 @@ impl Template {
 }
 
 /// The frame of a watch whose history the server no longer has: the client must list again.
-#[must_use]
 pub(super) fn expired() -> bytes::Bytes {
     let failure = Failure {
         reason: "Expired".into(),
@@ -74,7 +72,6 @@ pub struct Pods {
 
 impl Pods {
     /// The smallest pod with everything that a decision reads.
-    #[must_use]
     pub fn small() -> Self {
         Self {
             variables: 0,
@@ -85,7 +82,6 @@ impl Pods {
     }
 
     /// Of about 5 KB, as protobuf and as etcd stores them.
-    #[must_use]
     pub fn usual() -> Self {
         Self {
             variables: 40,
@@ -94,25 +90,21 @@ impl Pods {
     }
 
     /// The same without a hold, so that no controller has work for them.
-    #[must_use]
     pub fn unheld(self) -> Self {
         Self { holds: &[], ..self }
     }
 
     /// The same in another phase.
-    #[must_use]
     pub fn in_phase(self, phase: &'static str) -> Self {
         Self { phase, ..self }
     }
 
     /// The same after so many status updates that changed nothing else.
-    #[must_use]
     pub fn after(self, beat: u32) -> Self {
         Self { beat, ..self }
     }
 
     /// The namespace of a pod: that of its owner.
-    #[must_use]
     pub fn namespace(number: usize) -> String {
         format!("team-{:02}", number / PODS_PER_OWNER % NAMESPACES)
     }
@@ -123,7 +115,6 @@ impl Pods {
     }
 
     /// The name of a pod.
-    #[must_use]
     pub fn name(number: usize) -> String {
         let owner = number / PODS_PER_OWNER;
         let end = mix(number, 2) >> 48;
@@ -136,13 +127,11 @@ impl Pods {
     }
 
     /// One pod in the envelope of a GET response and of etcd.
-    #[must_use]
     pub fn stored(self, number: usize) -> Vec<u8> {
         enveloped("Pod", self.pod(number, None).encode_to_vec())
     }
 
     /// An event about a pod, without its length, as in a watch.
-    #[must_use]
     pub fn event(self, kind: &str, number: usize, version: u64) -> Vec<u8> {
         let raw = enveloped("Pod", self.pod(number, Some(version)).encode_to_vec());
         let event = WatchEvent {
@@ -153,7 +142,6 @@ impl Pods {
     }
 
     /// The same with its length, to be sent with any version of ten digits.
-    #[must_use]
     pub fn template(self, kind: &str, number: usize) -> Template {
         let event = self.event(kind, number, FIRST_VERSION);
         let length = (event.len() as u32).to_be_bytes();
@@ -169,7 +157,6 @@ impl Pods {
     }
 
     /// A page of a list: the pods of these numbers.
-    #[must_use]
     pub fn page(
         self,
         numbers: std::ops::Range<usize>,

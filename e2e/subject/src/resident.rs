@@ -5,25 +5,16 @@ use std::fs;
 use anyhow::{Context as _, Result};
 
 /// The current resident memory, in bytes.
-///
-/// # Errors
-/// When the process has exited, or the system has no such file.
 pub fn resident_of(pid: u32) -> Result<u64> {
     read(pid, "VmRSS:")
 }
 
 /// The peak resident memory, in bytes.
-///
-/// # Errors
-/// When the process has exited, or the system has no such file.
 pub fn peak_resident_of(pid: u32) -> Result<u64> {
     read(pid, "VmHWM:")
 }
 
 /// From now on [`peak_resident_of`] is the peak after this call, for this process.
-///
-/// # Errors
-/// When the system has no such file.
 pub(crate) fn reset_peak() -> Result<()> {
     let file = "/proc/self/clear_refs";
     fs::write(file, "5").with_context(|| format!("write {file}"))

@@ -192,6 +192,19 @@ fn a_broken_link_is_found() {
     assert_eq!(targets("[a](b) and `[c](d)` and [`e`](f)"), ["b", "f"]);
 }
 
+/// What a text calls by a path that begins with `prefix`, with the text after each.
+fn mentions<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let in_path = |c: char| c.is_ascii_alphanumeric() || c == '/';
+    let in_name = move |c: char| in_path(c) || matches!(c, '-' | '.' | '_');
+    let begins = text.match_indices(prefix);
+    let begins = begins.filter(move |(at, _)| !text[..*at].ends_with(in_path));
+    begins.map(move |(at, _)| {
+        let name = text[at..].split(|c| !in_name(c)).next().unwrap_or_default();
+        let name = name.trim_end_matches('.');
+        (name, &text[at + name.len()..])
+    })
+}
+
 /// Texts in code and manifests name pages without a link.
 #[test]
 fn every_page_that_code_or_a_manifest_names_exists() {
@@ -210,13 +223,8 @@ fn every_page_that_code_or_a_manifest_names_exists() {
     // The changelog names pages as they were called then.
     for file in files.iter().filter(|file| !file.ends_with("CHANGELOG.md")) {
         let text = fs::read_to_string(file).unwrap();
-        for (at, _) in text.match_indices("docs/") {
-            let name = text[at..]
-                .split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '.')))
-                .next()
-                .unwrap_or_default();
-            let is_page = name.ends_with(".md") && !text[..at].ends_with('/');
-            if is_page && !root().join(name).exists() {
+        for (name, _) in mentions(&text, "docs/") {
+            if name.ends_with(".md") && !root().join(name).exists() {
                 missing.push(format!("{}: {name}", in_repository(file)));
             }
         }
@@ -233,15 +241,8 @@ fn every_manifest_that_a_page_names_exists() {
         .filter(|page| !page.ends_with("CHANGELOG.md"))
     {
         let text = fs::read_to_string(page).unwrap();
-        for (at, _) in text.match_indices("deploy/") {
-            let name = text[at..]
-                .split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '.' | '_')))
-                .next()
-                .unwrap_or_default()
-                .trim_end_matches('.');
-            let is_path = !text[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '/');
-            let is_pattern = text[at + name.len()..].starts_with(['*', '<', '{']);
-            if is_path && !is_pattern {
+        for (name, rest) in mentions(&text, "deploy/") {
+            if !rest.starts_with(['*', '<', '{']) {
                 named += 1;
                 if !root().join(name).exists() {
                     missing.push(format!("{}: {name}", in_repository(page)));

@@ -188,9 +188,10 @@ fn visit_code(folder: &str, see: &mut dyn FnMut(&Path, &str)) {
 /// The code of a file before its module of tests. Single items may be for tests only before that.
 fn without_tests(code: &str) -> &str {
     let begins = |(at, sign): (usize, &str)| {
-        let mut after = code[at + sign.len()..].lines().skip(1);
-        let next = after.find(|line| !line.trim_start().starts_with("#["));
-        next.is_some_and(|line| line.starts_with("mod tests"))
+        // Attributes may be between, also of several lines.
+        let mut after = code[at + sign.len()..].lines();
+        let next = after.find(|line| line.starts_with(char::is_alphabetic));
+        code[..at].ends_with('\n') && next.is_some_and(|line| line.starts_with("mod tests"))
     };
     let mut signs = code.match_indices("#[cfg(test)]");
     let at = signs.find(|&sign| begins(sign)).map(|(at, _)| at);
@@ -201,7 +202,7 @@ fn without_tests(code: &str) -> &str {
 fn only_a_module_of_tests_ends_the_code_of_a_file() {
     let code = "fn a() {}\n#[cfg(test)]\nfn b() {}\n#[cfg(test)]\nmod c;\n";
     assert_eq!(without_tests(code), code);
-    let tests = "#[cfg(test)]\n#[expect(unused)]\nmod tests {\n}\n";
+    let tests = "#[cfg(test)]\n#[cfg(all(\n    a,\n))]\n#[expect(unused)]\nmod tests {\n}\n";
     assert_eq!(without_tests(&format!("{code}{tests}")), code);
 }
 

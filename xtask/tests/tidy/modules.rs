@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use super::{root, visit};
+use super::{root, visit, without_tests};
 
 type Module = Vec<String>;
 
@@ -45,8 +45,9 @@ fn packages() -> BTreeMap<String, BTreeMap<Module, String>> {
 /// The text of a file without comments and without the tests at its end.
 fn code(file: &Path) -> String {
     let text = fs::read_to_string(file).unwrap();
-    let text = text.split("\nmod tests {").next().unwrap();
-    let lines = text.lines().map(|line| line.split("//").next().unwrap());
+    let lines = without_tests(&text)
+        .lines()
+        .map(|line| line.split("//").next().unwrap());
     lines.collect::<Vec<_>>().join("\n")
 }
 

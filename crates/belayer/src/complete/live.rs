@@ -20,31 +20,32 @@ const WITHIN: Duration = Duration::from_secs(3);
 
 /// What the cluster has; nothing if it cannot be read in time.
 pub(super) async fn find(line: &Line<'_>, wanted: &Wanted) -> Vec<Candidate> {
-    if *wanted == Wanted::Contexts {
-        let file = line.value("kubeconfig").map(Path::new);
-        let contexts = contexts(file, &Sources::from_env());
-        return contexts.into_iter().map(Candidate::new).collect();
-    }
     let found = tokio::time::timeout(WITHIN, read(line, wanted)).await;
     found.ok().flatten().unwrap_or_default()
 }
 
 async fn read(line: &Line<'_>, wanted: &Wanted) -> Option<Vec<Candidate>> {
+    let file = line.value("kubeconfig").map(Path::new);
     let cluster = ClusterArguments {
-        kubeconfig: line.value("kubeconfig").map(Into::into),
+        kubeconfig: file.map(Into::into),
         context: line.value("context").map(Into::into),
     };
-    let (reader, current, _) = connect(&cluster).await.ok()?;
-    let kind = match wanted {
-        Wanted::Contexts => return None,
-        Wanted::Namespaces => return names(&reader, &Resource::namespaces(), None).await,
-        Wanted::Kinds => return kinds(&reader).await,
-        Wanted::Names(kind) => kind,
-    };
-    let discovered = discover(&reader).await.ok()?;
-    let kind = discovered.find(kind)?;
-    let place = namespace(line.value("namespace").unwrap_or(&current)).ok()?;
-    names(&reader, &kind.resource, kind.namespaced.then_some(&*place)).await
+    let connected = async || connect(&cluster).await.ok();
+    match wanted {
+        Wanted::Contexts => {
+            let contexts = contexts(file, &Sources::from_env());
+            Some(contexts.into_iter().map(Candidate::new).collect())
+        }
+        Wanted::Namespaces => names(&connected().await?.0, &Resource::namespaces(), None).await,
+        Wanted::Kinds => kinds(&connected().await?.0).await,
+        Wanted::Names(kind) => {
+            let (reader, current, _) = connected().await?;
+            let discovered = discover(&reader).await.ok()?;
+            let kind = discovered.find(kind)?;
+            let place = namespace(line.value("namespace").unwrap_or(&current)).ok()?;
+            names(&reader, &kind.resource, kind.namespaced.then_some(&*place)).await
+        }
+    }
 }
 
 /// The kinds that can be listed, as kubectl names them.

@@ -20,8 +20,7 @@ use belayer_controller::context::Seen;
 
 use crate::health::{Needed, Vitals};
 use crate::kubeconfig::{self, Sources};
-use crate::run::bind;
-use crate::server::{self, BindAddress, Health, Protection};
+use crate::server::{BindAddress, Protection, Public};
 use crate::signals;
 
 pub use arguments::{HELP, NodeAgentArguments};
@@ -137,17 +136,14 @@ pub async fn run(options: NodeAgentOptions) -> Result<(), Failure> {
         .write_zeros();
     let mut tasks = JoinSet::new();
     let after = CancellationToken::new();
-    tasks.spawn(server::upkeep(Arc::clone(&exporter), after.clone()));
-    let health: Arc<dyn Health> = Arc::new(vitals);
-    let probes = &options.health_probe_bind_address;
-    if let Some(endpoint) = bind(probes, "--health-probe-bind-address").await? {
-        let routes = server::probe_routes(Arc::clone(&health));
-        tasks.spawn(server::serve(endpoint, routes, after.clone()));
-    }
-    let public = &options.metrics_bind_address;
-    if let Some(endpoint) = bind(public, "--metrics-bind-address").await? {
-        protected.serve(endpoint, health, exporter, &mut tasks, &after);
-    }
+    let public = Public {
+        probes: &options.health_probe_bind_address,
+        metrics: &options.metrics_bind_address,
+        protected,
+        health: Arc::new(vitals),
+        exporter,
+    };
+    public.serve(&mut tasks, &after).await?;
     tracing::info!(node, "watching the wipes of this node");
     agent.run(stop).await;
     after.cancel();

@@ -11,14 +11,12 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use belayer_controller::InformerRequirements;
 use belayer_controller::context::{
-    BackgroundTask, ControllerContext, DebugView, InformerHandle, WorkerGroup, list_state_known,
-    synced, zeros,
+    BackgroundTask, ControllerContext, InformerHandle, WorkerGroup, list_state_known, synced, zeros,
 };
 use belayer_core::election::Leadership;
 use belayer_core::events::EventSender;
@@ -58,7 +56,7 @@ pub struct Operator {
     queues: Vec<WorkQueue<ObjectKey>>,
     started: Vec<Started>,
     vitals: Arc<Vitals>,
-    debug: Arc<Debug>,
+    debug: Arc<dyn Holds>,
     /// Debug views of the controllers.
     provided: Vec<Arc<dyn Any + Send + Sync>>,
     /// Stops live reads and the recording of Events, after the workers have stopped.
@@ -125,7 +123,7 @@ impl Operator {
             worker_groups,
             started,
             vitals: Arc::new(vitals),
-            debug: Arc::new(Debug(debug)),
+            debug: Arc::new(move || debug.report()),
             provided,
             after_work: shared.after_work,
             leadership: options.leadership,
@@ -214,14 +212,6 @@ impl Operator {
     }
 }
 
-struct Debug(DebugView);
-
-impl Holds for Debug {
-    fn holds(&self) -> Value {
-        self.0.report()
-    }
-}
-
 /// What the health endpoints check: required informers, optional informers, and the workers.
 fn health_of<'a>(
     needed: impl Iterator<Item = &'a InformerHandle>,
@@ -266,7 +256,6 @@ async fn work(
         return;
     }
     tracing::info!(queue = group.name, "caches synced: starting workers");
-    started.have_started();
     let workers = (group.start)();
     let mut background = JoinSet::new();
     for task in group.background {

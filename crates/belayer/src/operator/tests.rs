@@ -6,7 +6,7 @@ use belayer_pod_recreation::crd;
 use belayer_sandbox::{
     Actor, DeleteOptions, Gvr, ListOptions, Patch, Sandbox, Subresource, WriteOptions,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::health::Vitals;

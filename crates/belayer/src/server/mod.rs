@@ -26,7 +26,7 @@ pub use authorization::Authorization;
 pub use bind::{BindAddress, BindError, Endpoint, ParseBindAddressError};
 pub(crate) use host::only_this_host;
 pub use routes::{debug_routes, probe_routes, public_routes};
-pub use secure::{Protected, Protection};
+pub use secure::{Protected, Protection, Public};
 pub use tls::{CertificateError, CertificateFiles, Tls};
 
 /// Health of the process. Called on every probe, so implementations must not block.

@@ -8,10 +8,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::authorization::Authorization;
-use super::bind::Endpoint;
-use super::routes::public_routes;
+use super::bind::{BindAddress, Endpoint};
+use super::routes::{probe_routes, public_routes};
 use super::tls::{CertificateError, CertificateFiles, Tls};
-use super::{Health, serve};
+use super::{Health, serve, upkeep};
 
 /// How the address of metrics is protected.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -62,5 +62,48 @@ impl Protected {
         }
         let routes = public_routes(health, exporter, self.authorization);
         tasks.spawn(serve(endpoint, routes, stop.clone()));
+    }
+}
+
+/// What a process of Belayer serves to probes and to Prometheus.
+pub struct Public<'a> {
+    /// The address of the probes alone.
+    pub probes: &'a BindAddress,
+    /// The address of `/metrics`, and of the probes again.
+    pub metrics: &'a BindAddress,
+    /// The protection of that address.
+    pub protected: Protected,
+    /// The state behind the probes.
+    pub health: Arc<dyn Health>,
+    /// The metrics.
+    pub exporter: Arc<Exporter>,
+}
+
+impl Public<'_> {
+    /// Binds both addresses, and serves them until `stop` in separate tasks.
+    ///
+    /// # Errors
+    /// If an address cannot be bound.
+    pub async fn serve(
+        self,
+        tasks: &mut JoinSet<()>,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<()> {
+        tasks.spawn(upkeep(Arc::clone(&self.exporter), stop.clone()));
+        let probes = Endpoint::bind(self.probes, "--health-probe-bind-address").await?;
+        if let Some(endpoint) = probes {
+            let routes = probe_routes(Arc::clone(&self.health));
+            tasks.spawn(serve(endpoint, routes, stop.clone()));
+        }
+        if let Some(endpoint) = Endpoint::bind(self.metrics, "--metrics-bind-address").await? {
+            let Self {
+                protected,
+                health,
+                exporter,
+                ..
+            } = self;
+            protected.serve(endpoint, health, exporter, tasks, stop);
+        }
+        Ok(())
     }
 }

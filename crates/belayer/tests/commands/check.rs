@@ -158,44 +158,26 @@ async fn the_kind_of_the_gate_is_required(#[case] policies: &[&str]) {
     assert!(!answer.has("the first leader creates it"), "{}", answer.out);
 }
 
-/// A7: `check` reports the warnings that `belayer run` logs at its start.
+/// A7: `check` reports the warnings that `belayer run` logs at its start. An owner without a group means a kind of the
+/// core group: `Workflow` selects nothing.
+#[rstest]
+#[case::ignored("Workflow.argoproj.io", "lists Workflow.argoproj.io")]
+#[case::select_nothing("Workflow", "lists Workflow without a group")]
 #[tokio::test(flavor = "multi_thread")]
-async fn a7_ignored_owners_are_reported() {
+async fn a7_owners_without_effect_are_reported(#[case] owner: &str, #[case] says: &str) {
     let world = World::new().await;
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("belayer.yaml");
-    std::fs::write(
-        &config,
-        "apiVersion: config.belayer.dev/v1alpha1\npodRecreation:\n  owners: [Workflow.argoproj.io]\n",
-    )
-    .unwrap();
+    let head = "apiVersion: config.belayer.dev/v1alpha1";
+    let text = format!("{head}\npodRecreation:\n  owners: [{owner}]\n");
+    std::fs::write(&config, text).unwrap();
     let config = format!("--config={}", config.display());
     let answer = world
         .run(&["check", "--controllers=pod-recreation", &config, "-ojson"])
         .await;
     let findings = answer.json()["parts"][2]["findings"].to_string();
-    let says = "podRecreation.owners lists Workflow.argoproj.io";
-    assert!(findings.contains(says), "{findings}");
-}
-
-/// An owner without a group means a kind of the core group: `Workflow` selects nothing.
-#[tokio::test(flavor = "multi_thread")]
-async fn a7_owners_that_select_nothing_are_reported() {
-    let world = World::new().await;
-    let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("belayer.yaml");
-    std::fs::write(
-        &config,
-        "apiVersion: config.belayer.dev/v1alpha1\npodRecreation:\n  owners: [Workflow]\n",
-    )
-    .unwrap();
-    let config = format!("--config={}", config.display());
-    let answer = world
-        .run(&["check", "--controllers=pod-recreation", &config, "-ojson"])
-        .await;
-    let findings = answer.json()["parts"][2]["findings"].to_string();
-    let says = "podRecreation.owners lists Workflow without a group";
-    assert!(findings.contains(says), "{findings}");
+    let says = format!("podRecreation.owners {says}");
+    assert!(findings.contains(&says), "{findings}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,9 +19,6 @@ use super::world::World;
 pub(super) const CHAPTERS: usize = 9;
 
 /// Runs all chapters.
-///
-/// # Errors
-/// If a chapter's condition is not met in time.
 pub(super) async fn run(world: &mut World, output: &Output) -> Result<()> {
     let first = create::run(world, output).await.context("chapter 1")?;
     consumer::run(world, output, &first)

@@ -9,7 +9,7 @@ use belayer_core::object::Resource;
 use belayer_core::words::one_or_many;
 use belayer_holds::{argo, names};
 
-use super::report::{About, Finding, Level};
+use super::report::{About, Finding};
 use crate::argo::{
     INSTANCE_LABEL, OWN_FINALIZER, STATUS_FINALIZER, controllers, why_not_processed,
 };
@@ -41,7 +41,7 @@ pub(crate) async fn check(reader: &Reader, adopts: bool) -> Vec<Finding> {
         ReadResult::Absent => Vec::new(),
         ReadResult::Unknown(why) => {
             let what = "which workflow controllers run";
-            return vec![Finding::new(Level::Note, About::Finalizer, what, why)];
+            return vec![Finding::note(About::Finalizer, what, why)];
         }
     };
     let mut findings = Vec::new();
@@ -54,7 +54,7 @@ pub(crate) async fn check(reader: &Reader, adopts: bool) -> Vec<Finding> {
             one.place
         );
         let why = "its value comes from a Secret, or from a ConfigMap that could not be read";
-        findings.push(Finding::new(Level::Note, About::Finalizer, what, why));
+        findings.push(Finding::note(About::Finalizer, what, why));
     }
     for one in all.iter().filter(|one| one.own_finalizer && !adopts) {
         let what = format!("{OWN_FINALIZER} of deployment {}", one.place);
@@ -65,14 +65,14 @@ pub(crate) async fn check(reader: &Reader, adopts: bool) -> Vec<Finding> {
         let fix = format!(
             "unset the variable; until no pod has the finalizer any more, set `adopt: [{STATUS_FINALIZER}]` in the profile"
         );
-        findings.push(Finding::new(Level::Note, About::Finalizer, what, means).fix(fix));
+        findings.push(Finding::note(About::Finalizer, what, means).fix(fix));
     }
     let workflows = match unfinished(reader).await {
         ReadResult::Found(workflows) => workflows,
         ReadResult::Absent => return findings,
         ReadResult::Unknown(why) => {
             let what = "whether all workflows are processed";
-            findings.push(Finding::new(Level::Note, About::Finalizer, what, why));
+            findings.push(Finding::note(About::Finalizer, what, why));
             return findings;
         }
     };
@@ -90,7 +90,7 @@ pub(crate) async fn check(reader: &Reader, adopts: bool) -> Vec<Finding> {
         let means = format!("{why}: their pods stay held after they have ended");
         let fix =
             "start the workflow controller, or delete the workflows: then their pods are released";
-        Some(Finding::new(Level::Note, About::Finalizer, what, means).fix(fix))
+        Some(Finding::note(About::Finalizer, what, means).fix(fix))
     });
     findings.extend(unprocessed.take(NAMED));
     findings

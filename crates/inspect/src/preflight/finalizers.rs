@@ -57,8 +57,7 @@ pub(crate) async fn others(reader: &Reader, kind: &Resource, finalizer: &str) ->
         Ok(objects) => objects,
         Err(error) if error.class() == ErrorClass::NotServed => return None,
         Err(error) => {
-            return Some(Finding::new(
-                Level::Unknown,
+            return Some(Finding::unknown(
                 About::Finalizer,
                 format!("which other managers set {finalizer}"),
                 format!("{kind}: {}", explain(&error)),
@@ -78,8 +77,7 @@ pub(crate) async fn others(reader: &Reader, kind: &Resource, finalizer: &str) ->
         .iter()
         .map(|(manager, count)| format!("{manager} (on {count} {kind})"))
         .collect();
-    Some(Finding::new(
-        Level::Note,
+    Some(Finding::note(
         About::Finalizer,
         format!("{finalizer} is also set by {}", who.join(", ")),
         "of two controllers that set the same finalizer, one removes it while the other still relies on it",
@@ -112,18 +110,14 @@ pub(crate) async fn pvcs(reader: &Reader, mode: PvcMode, now: Timestamp) -> Vec<
     let in_tree = in_tree::read_flag(reader).await;
     match (&in_tree, mode) {
         (InTree::On(pod), PvcMode::InPlace) => findings.push(
-            Finding::new(
-                Level::Missing,
-                About::Finalizer,
+            Finding::missing(About::Finalizer,
                 format!("{PVC_CONTROLLER} still runs in {pod}"),
                 format!("it removes {KUBERNETES_PVC_PROTECTION} as well: it decides about the deletion of PVCs, not Belayer"),
             )
             .fix(format!("switch it off: --controllers=*,-{PVC_CONTROLLER}")),
         ),
         (InTree::Off(pod), PvcMode::Own) => findings.push(
-            Finding::new(
-                Level::Missing,
-                About::Finalizer,
+            Finding::missing(About::Finalizer,
                 format!("{PVC_CONTROLLER} is switched off in {pod}"),
                 format!(
                     "nothing removes {KUBERNETES_PVC_PROTECTION}, and the kubelet does not mount a PVC that is being \
@@ -133,17 +127,13 @@ pub(crate) async fn pvcs(reader: &Reader, mode: PvcMode, now: Timestamp) -> Vec<
             .fix(format!("switch it on again, or set pvcProtection.finalizer: {KUBERNETES_PVC_PROTECTION}")),
         ),
         (InTree::Off(pod), PvcMode::Advise) => findings.push(
-            Finding::new(
-                Level::Missing,
-                About::Finalizer,
+            Finding::missing(About::Finalizer,
                 format!("{PVC_CONTROLLER} is switched off in {pod}"),
                 "nothing protects PVCs in use, because pvc-protection only reports; deleted PVCs stay in Terminating",
             )
             .fix(format!("switch it on again, or set pvcProtection.finalizer: {KUBERNETES_PVC_PROTECTION}")),
         ),
-        (InTree::Unknown(why), PvcMode::InPlace) => findings.push(Finding::new(
-            Level::Unknown,
-            About::Finalizer,
+        (InTree::Unknown(why), PvcMode::InPlace) => findings.push(Finding::unknown(About::Finalizer,
             format!("whether {PVC_CONTROLLER} is switched off"),
             why.clone(),
         )),

@@ -8,7 +8,7 @@ use belayer_core::http::Request;
 use belayer_holds::permissions::Permission;
 
 use super::permissions::{Authorizer, Ruling, Subject};
-use super::report::{About, Finding, Level};
+use super::report::{About, Finding};
 use crate::details::{Container, WorkloadObject};
 use crate::reader::{Page, Reader, explain};
 
@@ -30,8 +30,7 @@ pub(crate) async fn installations(
     let list: Value = match reader.json(&request).await {
         Ok(list) => list,
         Err(error) => {
-            return vec![Finding::new(
-                Level::Unknown,
+            return vec![Finding::unknown(
                 About::Installation,
                 "whether another Belayer is installed",
                 format!("deployments: {}", explain(&error)),
@@ -57,13 +56,11 @@ pub(crate) async fn installations(
         rulings.insert((namespace, account), ruling.clone());
         let note = |why| {
             let what = format!("deployment {namespace}/{name} has the label {LABEL}");
-            Finding::new(Level::Note, About::Installation, what, why)
+            Finding::note(About::Installation, what, why)
         };
         match ruling {
             Ruling::Granted => found.push(
-                Finding::new(
-                    Level::Missing,
-                    About::Installation,
+                Finding::missing(About::Installation,
                     format!("deployment {namespace}/{name} is another Belayer"),
                     "two independent installations add and release the same holds with different configurations",
                 )

@@ -34,8 +34,7 @@ pub(crate) async fn check(reader: &Reader, kind: &Kind) -> Option<Finding> {
             false
         }
         Err(error) => {
-            return Some(Finding::new(
-                Level::Unknown,
+            return Some(Finding::unknown(
                 About::Kind,
                 what,
                 format!("whether it is served: {}", explain(&error)),

@@ -106,7 +106,7 @@ fn denied_removal(policy: &Value, kind: &Resource, finalizer: &str) -> Option<Fi
         "holds"
     };
     let fix = format!("add '{finalizer}' to the variable `{variable}` of the policy");
-    Some(Finding::new(Level::Missing, About::Policy, what, means).fix(fix))
+    Some(Finding::missing(About::Policy, what, means).fix(fix))
 }
 
 /// Whether a policy is there, bound, and limits what it should.
@@ -154,7 +154,7 @@ fn findings(
         && !quotes(&policy["spec"]["variables"].to_string(), value.name)
     {
         let what = format!("{what} denies {}", value.denied);
-        let finding = Finding::new(Level::Missing, About::Policy, what, value.without);
+        let finding = Finding::missing(About::Policy, what, value.without);
         found.push(finding.fix(value.fix));
     }
     found

@@ -131,7 +131,7 @@ pub async fn check(
         }
         findings.extend(part.advice.iter().map(|advice| {
             let means = "the configuration may not have the effect that you expect";
-            Finding::new(Level::Note, About::Configuration, advice.as_str(), means)
+            Finding::note(About::Configuration, advice.as_str(), means)
         }));
         findings.sort_by_key(|finding| finding.level);
         parts.push(PartReport {

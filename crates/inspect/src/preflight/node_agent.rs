@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::reader::{Reader, explain};
 use belayer_core::http::Request;
 
-use super::report::{About, Finding, Level};
+use super::report::{About, Finding};
 
 /// The first version with the node in tokens.
 const FIRST: (u32, u32) = (1, 32);
@@ -21,8 +21,7 @@ pub(crate) async fn check(reader: &Reader, server: Option<&str>) -> Option<Findi
     let list: Value = match reader.json(&request).await {
         Ok(list) => list,
         Err(error) => {
-            return Some(Finding::new(
-                Level::Unknown,
+            return Some(Finding::unknown(
                 About::Installation,
                 "whether the node agent is installed",
                 format!("daemonsets: {}", explain(&error)),
@@ -33,9 +32,7 @@ pub(crate) async fn check(reader: &Reader, server: Option<&str>) -> Option<Findi
     let text = |key: &str| found["metadata"][key].as_str().unwrap_or_default();
     let server = server.unwrap_or("of unknown version");
     Some(
-        Finding::new(
-            Level::Missing,
-            About::Installation,
+        Finding::missing(About::Installation,
             format!(
                 "daemonset {}/{} is the node agent, and this API server is {server}",
                 text("namespace"),

@@ -14,7 +14,7 @@ use belayer_core::http::Request;
 use belayer_holds::argo;
 use belayer_holds::permissions::{Permission, Place};
 
-use super::report::{About, Finding, Level};
+use super::report::{About, Finding};
 use super::{Part, Query};
 
 /// The user whose permissions are checked. The permissions of each [part](crate::preflight) are
@@ -229,10 +229,10 @@ pub(crate) async fn ask(
     match ruling {
         Ruling::Granted => None,
         Ruling::Refused => {
-            let finding = Finding::new(Level::Missing, About::Permission, what, permission.without);
+            let finding = Finding::missing(About::Permission, what, permission.without);
             Some(finding.fix(fix))
         }
-        Ruling::Unknown(why) => Some(Finding::new(Level::Unknown, About::Permission, what, why)),
+        Ruling::Unknown(why) => Some(Finding::unknown(About::Permission, what, why)),
     }
 }
 

@@ -13,7 +13,7 @@ use belayer_holds::selection::config::{self, Path, SelectorConfig};
 
 use super::Query;
 use super::needs::Policy;
-use super::report::{About, Finding, Level};
+use super::report::{About, Finding};
 
 pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 
@@ -26,9 +26,7 @@ const NO_POLICY: &str = "a hold is added only after the creation of an object: a
 pub(crate) async fn check(reader: &Reader, policy: &Policy, query: &Query) -> Vec<Finding> {
     let own = &*query.own_namespace;
     let name = policy.name;
-    let note = |what: String, consequence: &str| {
-        Finding::new(Level::Note, About::Policy, what, consequence)
-    };
+    let note = |what: String, consequence: &str| Finding::note(About::Policy, what, consequence);
     let kind = |kind: &str, plural: &str| Resource::new(GROUP, "v1", kind, plural);
     let policies = kind("MutatingAdmissionPolicy", "mutatingadmissionpolicies");
     let bindings = kind(
@@ -70,7 +68,7 @@ pub(crate) async fn check(reader: &Reader, policy: &Policy, query: &Query) -> Ve
 }
 
 pub(super) fn unknown(what: String, why: String) -> Finding {
-    Finding::new(Level::Unknown, About::Policy, what, why)
+    Finding::unknown(About::Policy, what, why)
 }
 
 /// What the API server says of one object.
@@ -101,7 +99,7 @@ fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
     const AGAIN: &str = "apply it from the manifests again";
     let name = policy.name;
     let missing = |what: String, consequence: &str, fix: &str| {
-        Finding::new(Level::Missing, About::Policy, what, consequence).fix(fix)
+        Finding::missing(About::Policy, what, consequence).fix(fix)
     };
     let mut findings = Vec::new();
     if found["spec"]["failurePolicy"] != "Ignore" {
@@ -146,8 +144,7 @@ fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
     let reads_gate = conditions.contains(names::GATE_CLOSED_PREFIX);
     if policy.finalizer == names::POD_STATUS_HOLD && !reads_gate {
         findings.push(
-            Finding::new(
-                Level::Note,
+            Finding::note(
                 About::Policy,
                 format!("policy {name} ignores closed namespaces"),
                 "it adds holds even in a namespace with too many held pods that are being deleted",
@@ -180,7 +177,7 @@ fn later(policy: &Policy, text: &str) -> Vec<Finding> {
     if selects_nothing && !absent.is_empty() {
         let what = format!("policy {name} refers to no label by which the configuration selects");
         let effect = "it adds holds to objects that the configuration does not select, and to none that it selects";
-        let finding = Finding::new(Level::Missing, About::Policy, what, effect);
+        let finding = Finding::missing(About::Policy, what, effect);
         return vec![finding.fix(format!("{FIX}, or delete it"))];
     }
     let note = |label: &String| {
@@ -189,7 +186,7 @@ fn later(policy: &Policy, text: &str) -> Vec<Finding> {
             "objects that the configuration selects by label {label} get their hold when Belayer first sees them, not at \
              creation"
         );
-        Finding::new(Level::Note, About::Policy, what, effect).fix(FIX)
+        Finding::note(About::Policy, what, effect).fix(FIX)
     };
     absent.into_iter().map(note).collect()
 }
@@ -240,7 +237,7 @@ fn binding_findings(policy: &Policy, binding: &Value, own: &str) -> Vec<Finding>
     let mut findings = Vec::new();
     let mut wrong = |what: String, consequence: &str| {
         findings.push(
-            Finding::new(Level::Missing, About::Policy, what, consequence)
+            Finding::missing(About::Policy, what, consequence)
                 .fix("apply it from the manifests again"),
         );
     };
@@ -267,8 +264,7 @@ fn binding_findings(policy: &Policy, binding: &Value, own: &str) -> Vec<Finding>
 async fn gate(reader: &Reader, policy: &Policy, query: &Query) -> Option<Finding> {
     let key = GateObject::key(&query.own_namespace);
     let place = format!("gate {key}");
-    let note =
-        |what: String, effect: String| Finding::new(Level::Note, About::Policy, what, effect);
+    let note = |what: String, effect: String| Finding::note(About::Policy, what, effect);
     let off = || format!("policy {} is switched off: {NO_POLICY}", policy.name);
     let gate = match get(reader, &belayer_holds::gate::resource(), &key).await {
         Got::Found(gate) => GateObject::deserialize(gate).unwrap_or_default(),
@@ -317,7 +313,7 @@ async fn lapsed(reader: &Reader, policy: &Policy, lease: &str, now: Timestamp) -
         policy.name
     );
     let what = format!("the gate is open, but the leader's lease {key} {since}");
-    let finding = Finding::new(Level::Missing, About::Policy, what, effect);
+    let finding = Finding::missing(About::Policy, what, effect);
     Some(finding.fix("start Belayer, or run belayer drain"))
 }
 
@@ -330,6 +326,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::preflight::report::Level;
 
     fn policy() -> Policy {
         Policy {

@@ -17,7 +17,7 @@ use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 
 use super::in_tree::PVC_CONTROLLER;
 use super::needs::PvcMode;
-use super::report::{About, Finding, Level};
+use super::report::{About, Finding};
 
 /// A PVC deleted longer ago than this would be gone if a controller removed its finalizer.
 const LEFT_AFTER: SignedDuration = SignedDuration::from_secs(60);
@@ -182,7 +182,7 @@ async fn unused(reader: &Reader, waiting: Waiting, findings: &mut Vec<Finding>) 
 }
 
 fn unknown(what: &str, why: String) -> Finding {
-    Finding::new(Level::Unknown, About::Finalizer, what.to_owned(), why)
+    Finding::unknown(About::Finalizer, what.to_owned(), why)
 }
 
 /// Some of them by name, and the number of the others.
@@ -198,8 +198,7 @@ fn named(pvcs: &[String]) -> String {
 fn still_held(pvcs: &[String]) -> Option<Finding> {
     let what = || {
         let still = one_or_many(pvcs.len(), "PVC still has", "PVCs still have");
-        Finding::new(
-            Level::Note,
+        Finding::note(
             About::Finalizer,
             format!("{still} {PVC_PROTECTION_HOLD}: {}", named(pvcs)),
             format!(
@@ -245,15 +244,14 @@ fn left_behind(pvcs: &[String], mode: PvcMode) -> Option<Finding> {
         ),
     };
     let consequence = format!("{consequence}: every deleted PVC stays in Terminating");
-    Some(Finding::new(Level::Missing, About::Finalizer, what, consequence).fix(fix))
+    Some(Finding::missing(About::Finalizer, what, consequence).fix(fix))
 }
 
 /// No controller adds it.
 fn bare(pvcs: usize) -> Option<Finding> {
     let what = || {
         let do_not = one_or_many(pvcs, "PVC does", "PVCs do");
-        Finding::new(
-            Level::Note,
+        Finding::note(
             About::Finalizer,
             format!("{do_not} not have {KUBERNETES_PVC_PROTECTION}"),
             "the kubelet does not mount a deleted PVC without it, not even for pods that restart",

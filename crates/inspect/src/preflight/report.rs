@@ -114,6 +114,30 @@ impl Finding {
         }
     }
 
+    pub(crate) fn missing(
+        about: About,
+        what: impl Into<String>,
+        consequence: impl Into<String>,
+    ) -> Self {
+        Self::new(Level::Missing, about, what, consequence)
+    }
+
+    pub(crate) fn unknown(
+        about: About,
+        what: impl Into<String>,
+        consequence: impl Into<String>,
+    ) -> Self {
+        Self::new(Level::Unknown, about, what, consequence)
+    }
+
+    pub(crate) fn note(
+        about: About,
+        what: impl Into<String>,
+        consequence: impl Into<String>,
+    ) -> Self {
+        Self::new(Level::Note, about, what, consequence)
+    }
+
     pub(crate) fn fix(self, fix: impl Into<String>) -> Self {
         Self {
             fix: Some(fix.into()),

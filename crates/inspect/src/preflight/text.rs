@@ -165,23 +165,13 @@ mod tests {
                 rights_needed: 7,
                 rights_granted: 6,
                 findings: vec![
-                    Finding::new(
-                        Level::Missing,
-                        About::Permission,
-                        "patch pods",
-                        "holds stay",
-                    )
-                    .fix("apply ClusterRole belayer-pod-finalizer from the manifests"),
-                    Finding::new(Level::Missing, About::Permission, "list nodes", "nothing"),
-                    Finding::new(Level::Missing, About::Permission, "watch nodes", "nothing"),
-                    Finding::new(Level::Missing, About::Permission, "get nodes", "nothing"),
-                    Finding::new(Level::Missing, About::Permission, "get pods", "nothing"),
-                    Finding::new(
-                        Level::Note,
-                        About::Policy,
-                        "policy x does not exist",
-                        "holds are late",
-                    ),
+                    Finding::missing(About::Permission, "patch pods", "holds stay")
+                        .fix("apply ClusterRole belayer-pod-finalizer from the manifests"),
+                    Finding::missing(About::Permission, "list nodes", "nothing"),
+                    Finding::missing(About::Permission, "watch nodes", "nothing"),
+                    Finding::missing(About::Permission, "get nodes", "nothing"),
+                    Finding::missing(About::Permission, "get pods", "nothing"),
+                    Finding::note(About::Policy, "policy x does not exist", "holds are late"),
                 ],
             }],
         };

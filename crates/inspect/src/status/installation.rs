@@ -1,9 +1,6 @@
 //! Belayer itself: its pods, its leader, and whether it is drained.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
-use serde::Deserialize;
 
 use belayer_core::http::{Request, RequestError};
 use belayer_core::object::Resource;
@@ -11,11 +8,13 @@ use belayer_holds::gate::GateObject;
 
 use super::own::{ask, leader_of};
 use super::{Component, Installation, Leader, OtherLease, Query, Replica};
+use crate::details::{Conditions, Image, Object, TemplateSpec};
 use crate::evidence::lease;
-use crate::reader::{ReadResult, Reader, explain};
+use crate::reader::{Page, ReadResult, Reader, explain};
 
-/// The pods of both Deployments.
-const PODS: &str = "app.kubernetes.io/name in (belayer,belayer-pod-recreation)";
+/// The pods of both Deployments. The node agent has one of these names as well, and is never the leader.
+const PODS: &str =
+    "app.kubernetes.io/name in (belayer,belayer-pod-recreation),!belayer.dev/node-agent";
 
 pub(super) async fn installation(
     reader: &Reader,
@@ -77,55 +76,14 @@ async fn replicas(
     reader: &Reader,
     installation: &Installation,
 ) -> Result<Vec<Replica>, RequestError> {
-    #[derive(Deserialize)]
-    struct List {
-        items: Option<Vec<Pod>>,
-    }
-    #[derive(Deserialize)]
-    struct Pod {
-        metadata: Metadata,
-        #[serde(default)]
-        spec: Spec,
-        #[serde(default)]
-        status: PodStatus,
-    }
-    #[derive(Deserialize)]
-    struct Metadata {
-        name: String,
-        #[serde(default)]
-        labels: BTreeMap<String, String>,
-    }
-    #[derive(Deserialize, Default)]
-    struct Spec {
-        #[serde(default)]
-        containers: Vec<Container>,
-    }
-    #[derive(Deserialize)]
-    struct Container {
-        #[serde(default)]
-        image: String,
-    }
-    #[derive(Deserialize, Default)]
-    struct PodStatus {
-        #[serde(default)]
-        conditions: Option<Vec<Condition>>,
-    }
-    #[derive(Deserialize)]
-    struct Condition {
-        #[serde(rename = "type")]
-        kind: String,
-        status: String,
-    }
     let path = Resource::pods().path(Some(&installation.namespace));
     let request = Request::get(path).query("labelSelector", PODS);
-    let list: List = reader.json(&request).await?;
+    let list: Page<Object<TemplateSpec<Image>, Conditions>> = reader.json(&request).await?;
     let not_a_list = || RequestError::Decode("a list without items".to_owned());
     let mut replicas: Vec<Replica> = list
         .items
         .ok_or_else(not_a_list)?
         .into_iter()
-        // The node agent has the same label and is never the leader.
-        .filter(|pod| !pod.metadata.labels.contains_key("belayer.dev/node-agent"))
         .map(|pod| Replica {
             ready: pod
                 .status

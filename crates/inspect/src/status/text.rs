@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use belayer_core::words::one_or_many;
+
 use super::{Installation, Leader, Numbers, OtherLease, Place, Status};
 use crate::report::age;
 use crate::text::{Detail, Paint, Style, row, wrapped};
@@ -57,11 +59,11 @@ fn opening(status: &Status) -> String {
     } else {
         "at least "
     };
-    let objects = if held == 1 { "object" } else { "objects" };
+    let objects = one_or_many(held, "object", "objects");
     match (held, waiting) {
         // Of what could not be listed, some deletions may wait.
         (_, 0) if !least.is_empty() => {
-            format!("Belayer holds {least}{held} {objects}{place}{on}.")
+            format!("Belayer holds {least}{objects}{place}{on}.")
         }
         (0, _) => {
             let server =
@@ -69,17 +71,11 @@ fn opening(status: &Status) -> String {
             format!("No object{place} has a finalizer of Belayer{server}.")
         }
         (_, 0) => {
-            format!("Belayer holds {held} {objects}{place}{on}; no deletion waits for it.")
+            format!("Belayer holds {objects}{place}{on}; no deletion waits for it.")
         }
-        (_, 1) => {
-            format!(
-                "Belayer holds {least}{held} {objects}{place}{on}; {least}1 deletion waits for it."
-            )
-        }
-        (_, n) => {
-            format!(
-                "Belayer holds {least}{held} {objects}{place}{on}; {least}{n} deletions wait for it."
-            )
+        (_, waiting) => {
+            let wait = one_or_many(waiting, "deletion waits", "deletions wait");
+            format!("Belayer holds {least}{objects}{place}{on}; {least}{wait} for it.")
         }
     }
 }

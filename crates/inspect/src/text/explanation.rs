@@ -6,7 +6,7 @@ use belayer_core::words::one_or_many;
 use belayer_holds::names;
 
 use super::wrap::wrapped;
-use super::{Paint, Style, group};
+use super::{Paint, Style, field, group};
 use crate::explain::{Action, Explained, Explanation, HeldPod, Subject};
 use crate::report::{Group, Verdict, age};
 
@@ -113,8 +113,7 @@ fn pods(pods: &[HeldPod], style: Style, paint: &dyn Paint, out: &mut String) {
     }
     for (index, note) in notes_about(pods).iter().enumerate() {
         let name = if index == 0 { "Note" } else { "" };
-        let text = wrapped(note, style.width.saturating_sub(16), "                ");
-        let _ = writeln!(out, "    {} {text}", paint.dim(&format!("{name:<9}")));
+        field(name, note, style, paint, out);
     }
 }
 
@@ -241,10 +240,7 @@ fn component(explained: &Explained, style: Style, paint: &dyn Paint, out: &mut S
     let text = wrapped(&text, style.width.saturating_sub(4), "    ");
     let rest = text.strip_prefix(explained.component).unwrap_or(&text);
     let _ = writeln!(out, "{}{rest}", paint.bold(explained.component));
-    let mut field = |name: &str, text: &str| {
-        let text = wrapped(text, style.width.saturating_sub(16), "                ");
-        let _ = writeln!(out, "    {} {text}", paint.dim(&format!("{name:<9}")));
-    };
+    let mut field = |name: &str, text: &str| super::field(name, text, style, paint, out);
     let row = &explained.row;
     field(
         "Rule",

@@ -9,17 +9,16 @@ use crate::layout::Layout;
 
 const UID: &str = "0b1a2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
 
-fn subject() -> Subject {
-    Subject {
+fn pod() -> Pod {
+    Pod {
+        key: ObjectKey::new("shop", "web-{podUID}; rm -rf /"),
         uid: PodUid::parse(UID).unwrap(),
-        namespace: "shop".into(),
-        name: "web-{podUID}; rm -rf /".into(),
     }
 }
 
 fn places() -> Vec<Place> {
     let layout = Layout::new(["/ws", "/cache"], [""; 0]).unwrap();
-    layout.places(&subject().uid).collect()
+    layout.places(&pod().uid).collect()
 }
 
 fn shell(script: &str, seconds: u64) -> Command {
@@ -33,7 +32,7 @@ fn far() -> Instant {
 
 async fn run(command: &Command) -> Result<(), RunError> {
     let never = CancellationToken::new();
-    command.run(&subject(), &places(), far(), &never).await
+    command.run(&pod(), &places(), far(), &never).await
 }
 
 fn script(dir: &Path, text: &str) -> String {
@@ -153,8 +152,7 @@ async fn a_cancelled_program_gets_sigterm_first() {
     );
     let (command, cancel) = (shell(&script, 600), CancellationToken::new());
     let token = cancel.clone();
-    let running =
-        tokio::spawn(async move { command.run(&subject(), &places(), far(), &token).await });
+    let running = tokio::spawn(async move { command.run(&pod(), &places(), far(), &token).await });
     while !begun.exists() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

@@ -46,22 +46,6 @@ impl Why {
             other => Self::System(other.raw_os_error()),
         }
     }
-
-    /// Value of a metric label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::MountBusy => "mount_busy",
-            Self::MountForbidden => "mount_forbidden",
-            Self::Mounted => "mounted",
-            Self::Immutable => "immutable",
-            Self::Symlink => "symlink",
-            Self::ReadOnly => "read_only",
-            Self::Written => "written",
-            Self::Time => "time",
-            Self::NoRoot => "no_root",
-            Self::System(_) => "system",
-        }
-    }
 }
 
 impl fmt::Display for Why {
@@ -95,11 +79,6 @@ impl Left {
     /// Whether nothing is left.
     pub fn is_empty(&self) -> bool {
         self.named.is_empty()
-    }
-
-    /// The named paths with their reasons.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, Why)> {
-        self.named.iter().map(|(path, why)| (path.as_str(), *why))
     }
 
     /// The most important reason.

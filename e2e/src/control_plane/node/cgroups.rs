@@ -59,9 +59,6 @@ pub(super) fn create_cgroups(name: &str) -> Result<()> {
 }
 
 /// The nodes' cgroups that exist.
-///
-/// # Errors
-/// When the hierarchies cannot be listed.
 pub fn cgroups_left() -> Result<Vec<PathBuf>> {
     let mut left = Vec::new();
     for hierarchy in hierarchies()? {
@@ -76,9 +73,6 @@ pub fn cgroups_left() -> Result<Vec<PathBuf>> {
 }
 
 /// Removes a cgroup and those below it.
-///
-/// # Errors
-/// When processes are in it.
 pub(super) fn remove_cgroup(group: &Path) -> Result<()> {
     let mut groups = Vec::new();
     below(group, &mut groups);
@@ -90,9 +84,6 @@ pub(super) fn remove_cgroup(group: &Path) -> Result<()> {
 }
 
 /// The processes of all pods on real nodes.
-///
-/// # Errors
-/// When they cannot be read.
 pub fn processes_of_nodes() -> Result<Vec<u32>> {
     let mut groups = Vec::new();
     for node in cgroups_left()? {
@@ -129,9 +120,6 @@ impl Container {
     }
 
     /// Its processes.
-    ///
-    /// # Errors
-    /// When they cannot be read.
     pub fn processes(&self) -> Result<Vec<u32>> {
         let mut pids = Vec::new();
         for group in &self.groups {
@@ -146,17 +134,11 @@ impl Container {
     }
 
     /// Kills its processes with SIGKILL.
-    ///
-    /// # Errors
-    /// When it has none.
     pub fn kill(&self) -> Result<()> {
         self.signal(Signal::KILL)
     }
 
     /// Stops its processes with SIGSTOP: they hang, as in a deadlock, until they are killed.
-    ///
-    /// # Errors
-    /// When it has none.
     pub fn stop(&self) -> Result<()> {
         self.signal(Signal::STOP)
     }
@@ -168,17 +150,11 @@ impl Container {
     }
 
     /// The memory limit that the kernel enforces, in bytes.
-    ///
-    /// # Errors
-    /// When there is none.
     pub fn memory_limit(&self) -> Result<u64> {
         self.memory(["memory.limit_in_bytes", "memory.max"])
     }
 
     /// The most memory that it had, in bytes: of its processes, and of the files that it read.
-    ///
-    /// # Errors
-    /// When the kernel does not count it.
     pub fn peak_memory(&self) -> Result<u64> {
         self.memory(["memory.max_usage_in_bytes", "memory.peak"])
     }

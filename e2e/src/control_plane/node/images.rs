@@ -12,9 +12,6 @@ use super::files::PAUSE_IMAGE;
 pub const STEP_IMAGE: &str = "registry.invalid/step:1";
 
 /// Writes archives of the images into `dir`. `pause` is the program of pods in scenarios.
-///
-/// # Errors
-/// When a program cannot be read or an archive cannot be written.
 pub fn write_images(dir: &Path, pause: &Path, binary: &Path) -> Result<Vec<PathBuf>> {
     let images = [
         ("pause", Image::of(PAUSE_IMAGE, pause)?),

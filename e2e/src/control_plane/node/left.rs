@@ -14,9 +14,6 @@ pub const FOLDER: &str = "belayer-control-plane-";
 
 /// Removes what is left of real nodes whose processes, and the one that cleans up after them, were ended at once.
 /// Waits until no cluster with real nodes runs.
-///
-/// # Errors
-/// When something cannot be removed, as it is in use.
 pub fn remove_leftovers() -> Result<()> {
     // Whoever has it, and no other process, may have real nodes.
     let _lock = lock()?;
@@ -38,9 +35,6 @@ pub fn remove_leftovers() -> Result<()> {
 }
 
 /// Folders of real nodes below `dir`, the folder for temporary files. Logs of failed starts are kept without these.
-///
-/// # Errors
-/// When `dir` cannot be listed.
 pub fn folders_left(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut left = Vec::new();
     for entry in fs::read_dir(dir)? {

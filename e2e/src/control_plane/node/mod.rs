@@ -23,6 +23,7 @@ use super::place::Place;
 use super::process::Process;
 use super::program::Program;
 use crate::guard::Guard;
+use crate::output::Output;
 use crate::progress::Progress;
 use crate::wait::eventually;
 
@@ -86,9 +87,6 @@ pub(super) fn real_node_name(index: usize) -> String {
 }
 
 /// Waits until no other cluster with real nodes runs on this machine.
-///
-/// # Errors
-/// When the lock cannot be opened.
 pub fn lock() -> Result<File> {
     let lock = File::options()
         .create(true)
@@ -166,7 +164,6 @@ impl RealNode {
     }
 
     /// Its name.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -220,9 +217,6 @@ impl RealNode {
     }
 
     /// Imports images, as soon as containerd answers.
-    ///
-    /// # Errors
-    /// When containerd does not answer or refuses one.
     pub async fn import(&self, archives: &[PathBuf]) -> Result<()> {
         let answers = eventually("containerd answers", START_DEADLINE, async || {
             self.ctr(&["version"]).await
@@ -255,16 +249,12 @@ impl RealNode {
             .kill_on_drop(true)
             .output()
             .await?;
-        let error = String::from_utf8_lossy(&output.stderr);
-        let arguments = arguments.join(" ");
-        ensure!(output.status.success(), "ctr {arguments}: {}", error.trim());
+        let output = Output::from(output).success();
+        output.with_context(|| format!("ctr {}", arguments.join(" ")))?;
         Ok(())
     }
 
     /// Starts the kubelet.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub async fn start_kubelet(&self) -> Result<()> {
         let dir = self.dir.display();
         let kubeconfig = self.log_dir.join(format!("{}.kubeconfig", self.name));
@@ -287,9 +277,6 @@ impl RealNode {
     }
 
     /// Stops the kubelet. Its pods keep running.
-    ///
-    /// # Errors
-    /// When it does not end.
     pub async fn stop_kubelet(&self) -> Result<()> {
         let mut machine = self.machine.lock().await;
         let kubelet = machine.as_mut().context(OFF)?.kubelet.take();
@@ -300,9 +287,6 @@ impl RealNode {
     }
 
     /// Kills everything on the node at once: kubelet, containerd and all containers.
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub async fn power_off(&self) -> Result<()> {
         if let Some(mut machine) = self.machine.lock().await.take() {
             machine.init.kill().await?;
@@ -311,9 +295,6 @@ impl RealNode {
     }
 
     /// Starts the node again after [`RealNode::power_off`]; does nothing while it is on.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub async fn power_on(&self) -> Result<()> {
         if self.machine.lock().await.is_some() {
             return Ok(());
@@ -325,9 +306,6 @@ impl RealNode {
     }
 
     /// Starts what a failed scenario left off: the node, or its kubelet.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub async fn repair(&self) -> Result<()> {
         self.power_on().await?;
         let runs = {
@@ -342,9 +320,6 @@ impl RealNode {
     }
 
     /// Starts a program in the network of all nodes.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn start_in_network(&self, name: &str, arguments: &[String]) -> Result<Process> {
         let (program, arguments) = arguments.split_first().context("no program")?;
         let log = self.log_dir.join(format!("{name}.log"));
@@ -353,18 +328,12 @@ impl RealNode {
     }
 
     /// A container on the node. `id` is its `containerID` without the scheme.
-    ///
-    /// # Errors
-    /// When it does not run on this node.
     pub fn container(&self, id: &str) -> Result<Container> {
         Container::find(&cgroup(self.index), id)
             .with_context(|| format!("no container {id} on {}", self.name))
     }
 
     /// A path of the node's own file system, as seen from here.
-    ///
-    /// # Errors
-    /// When the node is off.
     pub async fn path(&self, path: &str) -> Result<PathBuf> {
         let machine = self.machine.lock().await;
         let first = child_of(&machine.as_ref().context(OFF)?.init)?;
@@ -372,9 +341,6 @@ impl RealNode {
     }
 
     /// Runs a script with the node's mounts and processes. Returns what it printed.
-    ///
-    /// # Errors
-    /// When the node is off, or the script fails.
     pub async fn sh(&self, script: &str) -> Result<String> {
         let first = {
             let machine = self.machine.lock().await;
@@ -388,10 +354,7 @@ impl RealNode {
             .output()
             .await
             .context("start nsenter")?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let error = text(&output.stderr);
-        ensure!(output.status.success(), "{}: {error}", output.status);
-        Ok(text(&output.stdout))
+        Ok(Output::from(output).success()?.out)
     }
 
     /// Its programs with their process ids.

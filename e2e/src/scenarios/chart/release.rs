@@ -1,7 +1,7 @@
 //! One release of the chart.
 
 use std::path::PathBuf;
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -16,6 +16,7 @@ use crate::chart::chart;
 use crate::control_plane::{HelmBinaries, Program};
 use crate::harness::{BelayerOptions, Cluster, SOON, eventually};
 use crate::kinds;
+use crate::output::Output;
 use crate::providers::Capability::AdmissionPolicies;
 
 /// The controllers that the chart enables by default.
@@ -88,23 +89,16 @@ impl Release {
 
     /// Runs Helm, which may fail.
     pub(in crate::scenarios) async fn output(&self, arguments: &[&str]) -> Result<Output> {
-        let output = self.command(arguments).output();
-        let output = tokio::time::timeout(DEADLINE, output).await;
-        output
-            .with_context(|| format!("helm {} did not exit", arguments.join(" ")))?
-            .context("start helm")
+        let output = Output::of(&mut self.command(arguments), DEADLINE).await;
+        output.with_context(|| format!("helm {}", arguments.join(" ")))
     }
 
     /// Runs Helm, which must succeed. Returns its standard output.
     pub(in crate::scenarios) async fn helm(&self, arguments: &[&str]) -> Result<String> {
         let output = self.output(arguments).await?;
-        let why = String::from_utf8_lossy(&output.stderr);
-        ensure!(
-            output.status.success(),
-            "helm {}: {why}",
-            arguments.join(" ")
-        );
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        let (arguments, why) = (arguments.join(" "), &output.err);
+        ensure!(output.code == 0, "helm {arguments}: {why}");
+        Ok(output.out)
     }
 
     /// Installs or upgrades. Where pods run, Helm waits until they are ready; elsewhere none is created, because the
@@ -167,21 +161,10 @@ impl Release {
         kubeconfig: &std::path::Path,
         arguments: &[&str],
     ) -> Result<(i32, String)> {
-        let output = Command::new(&self.cluster.setting().belayer)
-            .args(arguments)
-            .env("KUBECONFIG", kubeconfig)
-            .env("POD_NAMESPACE", &self.namespace)
-            .env_remove("BELAYER_CONFIG")
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output();
-        let output = tokio::time::timeout(DEADLINE, output).await??;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let code = output.status.code().context("it was killed")?;
-        Ok((
-            code,
-            format!("{}{}", text(&output.stdout), text(&output.stderr)),
-        ))
+        let mut command = self.cluster.belayer_command(kubeconfig, arguments);
+        command.env("POD_NAMESPACE", &self.namespace);
+        let output = Output::of(&mut command, DEADLINE).await?;
+        Ok((output.code, output.printed()))
     }
 
     /// Runs a command that ends with the pod of a hook: with the pod's arguments and its account, as its container
@@ -196,9 +179,8 @@ impl Release {
         let (helm, (code, printed)) = tokio::time::timeout(DEADLINE, both)
             .await
             .context("helm did not exit")??;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let reported = format!("{}{}", text(&helm.stdout), text(&helm.stderr));
-        Ok((helm.status.success(), reported, code, printed))
+        let helm = Output::from(helm);
+        Ok((helm.code == 0, helm.printed(), code, printed))
     }
 
     async fn run_hook(&self, hook: &str) -> Result<(i32, String)> {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::chart::chart;
 use crate::control_plane::{HelmBinaries, Program};
+use crate::output::Output;
 
 /// Without Helm in the cache it is only built where everything must run.
 fn helm() -> Option<HelmBinaries> {
@@ -41,11 +42,10 @@ fn template(
     let mut input = child.stdin.take().unwrap();
     input.write_all(values.to_string().as_bytes()).unwrap();
     drop(input);
-    let output = child.wait_with_output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    match output.status.success() {
-        true => Ok(text(&output.stdout)),
-        false => Err(text(&output.stderr)),
+    let output = Output::from(child.wait_with_output().unwrap());
+    match output.code {
+        0 => Ok(output.out),
+        _ => Err(output.err),
     }
 }
 

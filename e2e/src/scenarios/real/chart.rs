@@ -310,10 +310,9 @@ async fn uninstall(release: &Release) -> Result<Ended> {
     )?;
     let account = &pod.data["spec"]["serviceAccountName"];
     ensure!(account == DRAIN, "the Job's account is {account}");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ok(Ended {
-        helm_succeeded: helm.status.success(),
-        printed: format!("{}{}", text(&helm.stdout), text(&helm.stderr)),
+        helm_succeeded: helm.code == 0,
+        printed: helm.printed(),
         job_succeeded: job.data["status"]["succeeded"] == 1,
         code: exit_code(&pod).context("no exit code")?,
     })

@@ -10,7 +10,7 @@ mod left;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use belayer_sandbox::{Answer, Fault, Match, Verb};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
@@ -154,17 +154,9 @@ async fn accepts(cluster: &Cluster) -> Result<()> {
     let file = cluster.dir().join("old-config.yaml");
     let text = format!("apiVersion: config.belayer.dev/v1alpha1\n{OLD_CONFIG}");
     std::fs::write(&file, text)?;
-    let output = tokio::process::Command::new(&cluster.setting().belayer)
-        .arg("config")
-        .arg("--config")
-        .arg(&file)
-        .env_remove("BELAYER_CONFIG")
-        .kill_on_drop(true)
-        .output()
-        .await
-        .context("start belayer config")?;
-    let printed = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}: {printed}", output.status);
+    let kubeconfig = cluster.backend().admin_kubeconfig();
+    let arguments = ["config", "--config", &*file.to_string_lossy()];
+    cluster.belayer(kubeconfig, &arguments).await?.success()?;
     Ok(())
 }
 

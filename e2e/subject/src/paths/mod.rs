@@ -94,7 +94,6 @@ impl Path {
     ];
 
     /// Its name on the command line and in files.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Decode => "decode",
@@ -140,9 +139,6 @@ impl Path {
     }
 
     /// Runs it this many times, and counts.
-    ///
-    /// # Errors
-    /// When a run fails.
     pub async fn walk(self, times: usize) -> Result<Cost> {
         ensure!(times > 0, "`times` must be at least 1");
         let mut walk = self.ready().await?;

@@ -49,9 +49,6 @@ impl Watch {
     }
 
     /// Sends this many more, and waits until the store has the last one.
-    ///
-    /// # Errors
-    /// When the informer ends before that.
     pub async fn events(&mut self, more: usize) -> Result<()> {
         let last = FIRST_VERSION + self.tap.open(more as u64) - 1;
         self.store
