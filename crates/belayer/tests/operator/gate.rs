@@ -466,11 +466,17 @@ async fn gate_a_switch_opens_also_if_the_gate_can_get_no_owner() {
     });
     admission("validatingadmissionpolicybindings", binding);
     let _belayer = run_all(&world, Mode::Own);
-    eventually("it is on", || said(&world, "holdClaims").as_deref() == Some("on")).await;
+    eventually("it is on", || {
+        said(&world, "holdClaims").as_deref() == Some("on")
+    })
+    .await;
     let_pass(Duration::from_secs(600)).await;
     let lines = log.lines("cannot make this ServiceAccount an owner of the gate");
     assert_eq!(lines.len(), 1, "{}", log.text());
-    assert!(lines[0].contains("a resource you can't delete"), "{lines:?}");
+    assert!(
+        lines[0].contains("a resource you can't delete"),
+        "{lines:?}"
+    );
 }
 
 /// Until the gate can be written, the policy adds finalizers after the process has found none.

@@ -37,7 +37,8 @@ async fn zero_series_have_the_labels_of_informers() {
 async fn two_kinds_of_one_name_have_separate_series() {
     let world = World::new();
     let job = |group, version| {
-        let owner = json!({ "group": group, "version": version, "kind": "Job", "resource": "jobs" });
+        let owner =
+            json!({ "group": group, "version": version, "kind": "Job", "resource": "jobs" });
         json!({ "owner": owner })
     };
     let owners = json!({ "owners": [job("batch", "v1"), job("batch.volcano.sh", "v1alpha1")] });

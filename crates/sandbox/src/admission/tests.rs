@@ -158,14 +158,27 @@ fn crates_our_validating_policy_names_the_mutation_of_another_as_a_cause() {
     };
     let refused = release().unwrap_err();
     assert_eq!(refused.code, 403);
-    let says = "If another policy or webhook changes them on update, exempt Belayer's accounts from it";
+    let says =
+        "If another policy or webhook changes them on update, exempt Belayer's accounts from it";
     assert!(refused.message.ends_with(says), "{refused}");
     let others = json!([{"name": "others",
         "expression": "!request.userInfo.username.startsWith('system:serviceaccount:belayer-system:belayer')"}]);
-    let policies = Gvr::new("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies");
+    let policies = Gvr::new(
+        "admissionregistration.k8s.io",
+        "v1",
+        "mutatingadmissionpolicies",
+    );
     let change = Patch::Merge(json!({"spec": labels(others)["spec"]}));
     let (admin, options) = (Actor::new("admin"), WriteOptions::default());
-    let changed = cluster.patch(&admin, &policies, None, "team", change, Subresource::None, &options);
+    let changed = cluster.patch(
+        &admin,
+        &policies,
+        None,
+        "team",
+        change,
+        Subresource::None,
+        &options,
+    );
     changed.unwrap();
     release().unwrap();
 }
