@@ -259,6 +259,16 @@ impl Resource {
         self.group == other.group && self.plural == other.plural
     }
 
+    /// The value of the label `kind` of its metrics: its Kind, followed by the group if another one of `all` has the same Kind.
+    pub fn label_among<'a>(&self, all: impl IntoIterator<Item = &'a Self>) -> String {
+        let is_like = |other: &Self| other.kind == self.kind && !self.is_same_kind(other);
+        if all.into_iter().any(is_like) && !self.group.is_empty() {
+            format!("{}.{}", self.kind, self.group)
+        } else {
+            self.kind.to_string()
+        }
+    }
+
     /// `group/version`, or the version alone for the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {

@@ -168,6 +168,8 @@ pub struct Follower {
     user: Mutex<Option<User>>,
     /// The last logged reason to leave each switch off, so that each is logged once.
     obstacles: Mutex<BTreeMap<&'static str, String>>,
+    /// Whether it was logged that the gate cannot get its owner.
+    is_refusal_logged: AtomicBool,
 }
 
 impl Follower {
@@ -179,6 +181,7 @@ impl Follower {
             switches,
             user: Mutex::default(),
             obstacles: Mutex::default(),
+            is_refusal_logged: AtomicBool::new(false),
         }
     }
 
@@ -289,15 +292,26 @@ impl Follower {
             tracing::info!(gate = %self.gate.key(), "created the gate");
             return Ok(Kept::Whole);
         };
-        if let Some(account) = &account
-            && self.gate.adopt(&state, account).await? == Adopted::Now
-        {
-            return Ok(Kept::Whole);
+        if let Some(account) = &account {
+            match self.gate.adopt(&state, account).await {
+                Ok(Adopted::Now) => return Ok(Kept::Whole),
+                Ok(Adopted::Before) => {}
+                // The owner matters only when Belayer is uninstalled. The switches must not wait for it.
+                Err(error) if error.class() == ErrorClass::Forbidden => self.log_refusal(&error),
+                Err(error) => return Err(error),
+            }
         }
         if state.is_draining() {
             return Ok(Kept::Whole);
         }
         self.set_switches(&state, &user).await
+    }
+
+    fn log_refusal(&self, error: &RequestError) {
+        if !self.is_refusal_logged.swap(true, Ordering::Relaxed) {
+            tracing::warn!(gate = %self.gate.key(), error = error.message(), "cannot make this ServiceAccount an owner \
+                of the gate: when Belayer is uninstalled, delete the gate if it is still there");
+        }
     }
 
     async fn set_switches(&self, state: &GateObject, user: &User) -> Result<Kept, RequestError> {

@@ -131,7 +131,6 @@ pub fn common() -> Vec<Permission> {
     let mut permissions: Vec<Permission> = Permission::on(&namespaces, FOLLOW, BLIND).collect();
     permissions.extend([
         Permission::new("", "events", "create", MUTE),
-        Permission::new("", "events", "patch", MUTE),
         Permission::new(
             "apiextensions.k8s.io",
             "customresourcedefinitions",

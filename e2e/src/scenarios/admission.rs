@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use kube::Api;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use serde_json::json;
 
@@ -19,7 +19,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "policy-adds-hold-at-creation",
-            "the admission policy adds the hold at creation and respects its switch",
+            "the admission policy adds the hold at creation and respects its switch, and no gate can be created with a mistyped mode",
             at_creation,
         )
         .needs([AdmissionPolicies]),
@@ -28,6 +28,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 /// No Belayer runs, so the policy has added every hold.
 async fn at_creation(cluster: Cluster) -> Result<()> {
+    mode_is_checked(&cluster).await?;
     apply(cluster.client(), &manifest("pod-hold-policy")?).await?;
     let shown = obeys(&cluster).await;
     remove_policy(&cluster, POLICY).await?;
@@ -36,6 +37,24 @@ async fn at_creation(cluster: Cluster) -> Result<()> {
     // Wait until the change is effective, so that later scenarios are not affected.
     let workflow = cluster.workflow("after").await?;
     policy_adds_to_pods(&cluster, &workflow, false).await
+}
+
+/// The rule of the CRD runs also for a gate without earlier keys.
+async fn mode_is_checked(cluster: &Cluster) -> Result<()> {
+    let gates = kinds::gates(cluster.client(), "belayer-system");
+    let create = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    for (mode, is_valid) in [("draining", true), ("Draining", false)] {
+        let gate = json!({
+            "apiVersion": "belayer.dev/v1alpha1", "kind": "Gate", "metadata": { "name": "another" },
+            "data": { "mode": mode },
+        });
+        let created = gates.create(&create, &serde_json::from_value(gate)?).await;
+        ensure!(created.is_ok() == is_valid, "{mode}: {created:?}");
+    }
+    Ok(())
 }
 
 /// Removes a policy and its binding.

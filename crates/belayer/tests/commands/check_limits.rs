@@ -238,7 +238,32 @@ async fn profiles_of_other_owners_have_later_holds_and_need_another_role() {
     );
 }
 
-/// A mistyped mode would count as normal. A gate that has one stays writable.
+fn gate(data: &Value) -> Value {
+    let name = json!({ "name": "belayer-gate" });
+    let mut gate =
+        json!({ "apiVersion": "belayer.dev/v1alpha1", "kind": "Gate", "metadata": name });
+    if !data.is_null() {
+        gate["data"] = data.clone();
+    }
+    gate
+}
+
+#[rstest]
+#[case::mistyped("Draining", false)]
+#[case::draining("draining", true)]
+#[tokio::test(flavor = "multi_thread")]
+async fn gate_a_mistyped_mode_is_refused_at_creation(#[case] mode: &str, #[case] accepted: bool) {
+    let world = World::new().await;
+    manifests(&world, &["namespace"]);
+    world.gate_kind();
+    let (actor, own) = (Actor::new("test"), Some("belayer-system"));
+    let (cluster, options) = (world.sandbox.cluster(), Default::default());
+    let gate = gate(&json!({ "mode": mode }));
+    let created = cluster.create(&actor, &gates(), own, gate, &options);
+    assert_eq!(created.is_ok(), accepted, "{created:?}");
+}
+
+/// A mistyped mode would count as normal. A gate that has one, of a time without this rule, stays writable.
 #[rstest]
 #[case::mistyped(json!({}), json!({ "mode": "drainning" }), false)]
 #[case::draining(json!({ "mode": "normal" }), json!({ "mode": "draining" }), true)]
@@ -246,6 +271,8 @@ async fn profiles_of_other_owners_have_later_holds_and_need_another_role() {
 #[case::another_key(json!({ "mode": "x" }), json!({ "hold": "on" }), true)]
 #[case::another_mode(json!({ "mode": "x" }), json!({ "mode": "y" }), false)]
 #[case::removed(json!({ "mode": "x" }), json!({ "mode": null }), true)]
+#[case::first_keys(Value::Null, json!({ "mode": "x" }), false)]
+#[case::first_keys_with_a_mode(Value::Null, json!({ "mode": "draining" }), true)]
 #[tokio::test(flavor = "multi_thread")]
 async fn gate_a_mistyped_mode_is_refused(
     #[case] before: Value,
@@ -254,7 +281,16 @@ async fn gate_a_mistyped_mode_is_refused(
 ) {
     let world = World::new().await;
     manifests(&world, &["namespace"]);
-    world.gate("belayer-system", &before);
+    let kinds = Gvr::CUSTOMRESOURCEDEFINITIONS;
+    let kind: Value = serde_saphyr::from_str(belayer_holds::gate::CRD).unwrap();
+    let mut without_rule = kind.clone();
+    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/data";
+    let schema = without_rule.pointer_mut(schema).unwrap();
+    schema["x-kubernetes-validations"] = json!([]);
+    world.create(&kinds, None, without_rule);
+    world.create(&gates(), Some("belayer-system"), gate(&before));
+    let ruled = json!({ "spec": kind["spec"] });
+    patch(&world, &kinds, None, "gates.belayer.dev", ruled).unwrap();
     let (own, change) = (Some("belayer-system"), json!({ "data": change }));
     let patched = patch(&world, &gates(), own, "belayer-gate", change);
     assert_eq!(patched.is_ok(), accepted, "{patched:?}");

@@ -147,10 +147,8 @@ async fn a17_after_the_live_read_only_the_pods_whose_node_changed_are_enqueued()
 
 fn silent(exporter: &Exporter) -> f64 {
     let text = exporter.render();
-    let mut lines = text.lines().filter(|line| {
-        line.starts_with("belayer_consumer_silent_seconds{")
-            && line.contains("workflows.argoproj.io")
-    });
+    let series = "belayer_consumer_silent_seconds{kind=\"Workflow\"} ";
+    let mut lines = text.lines().filter(|line| line.starts_with(series));
     let line = lines.next().expect("the gauge is published");
     line.rsplit(' ').next().unwrap().parse().unwrap()
 }

@@ -394,28 +394,28 @@ async fn gate_the_policy_of_owners_that_are_not_configured_is_switched_off() {
     .await;
 }
 
+fn accounts() -> Gvr {
+    Gvr::new("", "v1", "serviceaccounts")
+}
+
+/// Creates the account of Belayer, which the API server then sees as the client, and returns its UID.
+fn account(world: &World) -> (Value, FaultHandle) {
+    let own = "belayer-system";
+    let account = json!({ "metadata": { "namespace": own, "name": "belayer" } });
+    let uid = world.create(&accounts(), Some(own), account)["metadata"]["uid"].clone();
+    let user = json!({ "username": "system:serviceaccount:belayer-system:belayer", "uid": uid });
+    let review = json!({ "status": { "userInfo": user } }).to_string();
+    let reviews = Match::verb(Verb::Create).resource("selfsubjectreviews");
+    let answer = Fault::on(reviews).answer(Answer::raw(201, "application/json", review));
+    (uid, world.sandbox.faults().inject(answer))
+}
+
 /// The garbage collector deletes a gate whose owner is gone, and the next one must not have the same owner.
 #[tokio::test(start_paused = true)]
 async fn gate_its_owner_is_the_account_that_exists_now() {
     const OWN: &str = "belayer-system";
     let world = World::new();
     world.create_namespace(OWN);
-    let accounts = Gvr::new("", "v1", "serviceaccounts");
-    // Creates the account, which the API server then sees as the client.
-    let begin = || {
-        let account = json!({ "metadata": { "namespace": OWN, "name": "belayer" } });
-        let uid = world.create(&accounts, Some(OWN), account)["metadata"]["uid"].clone();
-        let user =
-            json!({ "username": "system:serviceaccount:belayer-system:belayer", "uid": uid });
-        let review = json!({ "status": { "userInfo": user } }).to_string();
-        let reviews = Match::verb(Verb::Create).resource("selfsubjectreviews");
-        let answer = Answer::raw(201, "application/json", review);
-        let fault = world
-            .sandbox
-            .faults()
-            .inject(Fault::on(reviews).answer(answer));
-        (uid, fault)
-    };
     let is_owned_by = |uid: &Value| {
         let gate = world.cluster().get(&gates(), Some(OWN), "belayer-gate");
         gate.is_ok_and(|gate| {
@@ -423,15 +423,60 @@ async fn gate_its_owner_is_the_account_that_exists_now() {
             owners.is_some_and(|owners| owners.len() == 1 && owners[0]["uid"] == *uid)
         })
     };
-    let (first, fault) = begin();
+    let (first, fault) = account(&world);
     let _belayer = run_all(&world, Mode::Own);
     eventually("it has its owner", || is_owned_by(&first)).await;
     fault.remove();
-    world.delete(&accounts, Some(OWN), "belayer");
-    let (second, _fault) = begin();
+    world.delete(&accounts(), Some(OWN), "belayer");
+    let (second, _fault) = account(&world);
     eventually("it has its new owner", || is_owned_by(&second)).await;
     let_pass(Duration::from_secs(300)).await;
     assert!(is_owned_by(&second));
+}
+
+/// The admission plugin OwnerReferencesPermissionEnforcement, which OpenShift enables, refuses a change of the owners: Belayer
+/// may not delete the gate.
+#[tokio::test(start_paused = true)]
+async fn gate_a_switch_opens_also_if_the_gate_can_get_no_owner() {
+    let log = Log::kept_from(tracing::Level::WARN);
+    let world = World::new();
+    with_gate(&world, &json!({}));
+    let (_, _fault) = account(&world);
+    let admission = |resource: &str, object: Value| {
+        let kind = Gvr::new("admissionregistration.k8s.io", "v1", resource);
+        world.create(&kind, None, object);
+    };
+    let gates = json!({
+        "apiGroups": ["belayer.dev"], "apiVersions": ["*"], "resources": ["gates"], "operations": ["UPDATE"],
+    });
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": { "name": "owners" },
+        "spec": {
+            "matchConstraints": { "resourceRules": [gates] },
+            "validations": [{
+                "expression": "!has(object.metadata.ownerReferences)", "reason": "Forbidden",
+                "message": "cannot set an ownerRef on a resource you can't delete",
+            }],
+        },
+    });
+    admission("validatingadmissionpolicies", policy);
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": { "name": "owners" }, "spec": { "policyName": "owners", "validationActions": ["Deny"] },
+    });
+    admission("validatingadmissionpolicybindings", binding);
+    let _belayer = run_all(&world, Mode::Own);
+    eventually("it is on", || {
+        said(&world, "holdClaims").as_deref() == Some("on")
+    })
+    .await;
+    let_pass(Duration::from_secs(600)).await;
+    let lines = log.lines("cannot make this ServiceAccount an owner of the gate");
+    assert_eq!(lines.len(), 1, "{}", log.text());
+    assert!(
+        lines[0].contains("a resource you can't delete"),
+        "{lines:?}"
+    );
 }
 
 /// Until the gate can be written, the policy adds finalizers after the process has found none.

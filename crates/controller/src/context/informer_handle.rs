@@ -60,6 +60,7 @@ impl<K: Slim> Watched<K> {
         InformerHandle {
             seen: Seen::new(&*self.resource.plural, &self.store),
             state: self.store.watch_state(),
+            label: self.store.label().to_owned(),
             resource: self.resource,
             run: Box::new(|stop| self.informer.run(stop).boxed()),
         }
@@ -101,6 +102,7 @@ impl fmt::Debug for Seen {
 /// collects them; the [example](crate::context) registers none.
 pub struct InformerHandle {
     pub(super) resource: Resource,
+    label: String,
     seen: Seen,
     state: watch::Receiver<InformerState>,
     run: BackgroundTask,
@@ -112,9 +114,9 @@ impl InformerHandle {
         (self.run)(stop)
     }
 
-    /// The kind, such as `Pod`.
-    pub fn kind(&self) -> String {
-        self.resource.kind.to_string()
+    /// The label `kind` of its metrics, such as `Pod`.
+    pub fn label(&self) -> String {
+        self.label.clone()
     }
 
     /// The visible state, for health and status.

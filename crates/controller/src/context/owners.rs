@@ -24,12 +24,16 @@ pub struct Owners {
 impl Owners {
     /// Watches each kind once, however many controllers require it.
     pub fn new(shared: &Shared, kinds: impl IntoIterator<Item = Resource>, keep: Keep) -> Self {
+        let kinds: Vec<Resource> = kinds.into_iter().collect();
         let mut watched: Vec<Watched<OwnerMeta>> = Vec::new();
-        for kind in kinds {
+        for kind in kinds.iter().cloned() {
             if watched.iter().all(|have| have.resource != kind) {
                 let decoders = shared.decoders(keep.clone());
                 // Their status may show that a result was read.
-                let watch = Watched::new(&shared.watches, kind, decoders, |b| b.each_version());
+                let label = kind.label_among(&kinds);
+                let watch = Watched::new(&shared.watches, kind, decoders, |builder| {
+                    builder.each_version().label(label)
+                });
                 watched.push(watch);
             }
         }

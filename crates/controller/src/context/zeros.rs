@@ -43,7 +43,7 @@ pub fn of_work<'a>(
     worker_groups: &[WorkerGroup],
 ) {
     KnownValues::new()
-        .with(Known::Kind, informers.map(InformerHandle::kind))
+        .with(Known::Kind, informers.map(InformerHandle::label))
         .with(Known::Queue, worker_groups.iter().map(|group| group.name))
         .write_zeros();
 }

@@ -132,6 +132,7 @@ impl<K: Slim> Informer<K> {
             settings: Settings::default(),
             updates: Updates::default(),
             seed: None,
+            label: None,
         }
     }
 
@@ -173,6 +174,7 @@ pub struct InformerBuilder<K> {
     settings: Settings,
     updates: Updates,
     seed: Option<u64>,
+    label: Option<Arc<str>>,
 }
 
 impl<K: Slim> InformerBuilder<K> {
@@ -247,9 +249,16 @@ impl<K: Slim> InformerBuilder<K> {
         self
     }
 
+    /// Sets the label `kind` of its metrics; the Kind by default. Two informers must not have the same.
+    pub fn label(mut self, label: impl Into<Arc<str>>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
     /// Returns the informer, to be run, and its store, to be read.
     pub fn build(self) -> (Informer<K>, Store<K>) {
-        let store = Store::new(self.indexes.into(), self.updates);
+        let label = self.label.unwrap_or_else(|| self.resource.kind.clone());
+        let store = Store::new(self.indexes.into(), self.updates, Arc::clone(&label));
         let path = match &self.scope {
             Scope::All => self.resource.path(None),
             Scope::Namespace(namespace) => self.resource.path(Some(namespace)),
@@ -262,7 +271,7 @@ impl<K: Slim> InformerBuilder<K> {
             settings: self.settings,
             store: store.clone(),
             backoff: Backoff::new(self.seed.unwrap_or_else(crate::rng::bits)),
-            telemetry: Telemetry::new(&self.resource),
+            telemetry: Telemetry::new(label),
             failure_log: FailureLog::default(),
             resource: self.resource,
             older_lists: 0,

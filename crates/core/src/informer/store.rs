@@ -77,6 +77,7 @@ struct Shared<K> {
     progress: watch::Sender<Progress>,
     state: watch::Sender<InformerState>,
     updates: Updates,
+    label: Arc<str>,
 }
 
 /// Which new versions of an object are updates.
@@ -145,7 +146,11 @@ impl<K: Slim> fmt::Debug for Store<K> {
 }
 
 impl<K: Slim> Store<K> {
-    pub(super) fn new(definitions: Arc<[IndexDefinition<K>]>, updates: Updates) -> Self {
+    pub(super) fn new(
+        definitions: Arc<[IndexDefinition<K>]>,
+        updates: Updates,
+        label: Arc<str>,
+    ) -> Self {
         let contents = Contents {
             table: Table::new(definitions),
             complete: false,
@@ -158,8 +163,14 @@ impl<K: Slim> Store<K> {
                 progress: watch::Sender::new(Progress::default()),
                 state: watch::Sender::new(InformerState::Starting),
                 updates,
+                label,
             }),
         }
+    }
+
+    /// The label `kind` of the metrics of its informer.
+    pub fn label(&self) -> &str {
+        &self.shared.label
     }
 
     /// Whether the event of a new version is an update.

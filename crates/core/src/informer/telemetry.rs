@@ -1,9 +1,10 @@
+use std::sync::Arc;
+
 use metrics::{Counter, Gauge, SharedString};
 use tokio::time::Instant;
 
 use super::BadObject;
 use crate::metric_names as names;
-use crate::object::Resource;
 
 /// The metrics of an informer, and a log line for each bad object.
 pub(super) struct Telemetry {
@@ -15,8 +16,9 @@ pub(super) struct Telemetry {
 }
 
 impl Telemetry {
-    pub(super) fn new(resource: &Resource) -> Self {
-        let kind = SharedString::from(resource.kind.to_string());
+    /// `kind` is the label of its metrics.
+    pub(super) fn new(kind: Arc<str>) -> Self {
+        let kind = SharedString::from(kind);
         Self {
             objects: metrics::gauge!(names::INFORMER_OBJECTS, "kind" => kind.clone()),
             lag: metrics::gauge!(names::INFORMER_LAG, "kind" => kind.clone()),

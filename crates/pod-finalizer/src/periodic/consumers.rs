@@ -79,11 +79,11 @@ impl Consumers {
 
     /// Publishes the longest silence of all namespaces, by kind.
     fn publish(&self, finalizer: &PodFinalizer, now: Instant) {
-        for (kind, _) in &finalizer.parts.owners {
+        for (kind, owners) in &finalizer.parts.owners {
             let of_kind = self.silent.iter().filter(|((of, _), _)| of == kind);
             let oldest = of_kind.map(|(_, since)| *since).min();
             let silent = oldest.map_or(Duration::ZERO, |since| now.duration_since(since));
-            metrics::gauge!(belayer_metrics::CONSUMER_SILENT, "kind" => kind.to_string())
+            metrics::gauge!(belayer_metrics::CONSUMER_SILENT, "kind" => owners.label().to_owned())
                 .set(silent.as_secs_f64());
         }
     }

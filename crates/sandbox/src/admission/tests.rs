@@ -99,7 +99,7 @@ fn crates_our_validating_policies_limit_our_own_account() {
     assert_eq!(refused.code, 403);
     assert_eq!(
         refused.message,
-        "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'belayer-pod-writes' with binding 'belayer-pod-writes' denied request: Belayer may not change the spec, the labels or the owners of a pod"
+        "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'belayer-pod-writes' with binding 'belayer-pod-writes' denied request: Belayer may not change the spec, the labels or the owners of a pod. If another policy or webhook changes them on update, exempt Belayer's accounts from it"
     );
     let others = json!({"metadata": {"finalizers": ["belayer.dev/pod-status"]}});
     assert_eq!(
@@ -128,6 +128,59 @@ fn crates_our_validating_policies_limit_our_own_account() {
             .code,
         403
     );
+}
+
+/// A mutation runs before the policy, which takes its change for Belayer's; the message says what to do.
+#[test]
+fn crates_our_validating_policy_names_the_mutation_of_another_as_a_cause() {
+    let sandbox = sandbox(&[shipped!("pod-write-policy")]);
+    let cluster = sandbox.cluster();
+    let held = json!({"finalizers": ["belayer.dev/pod-status"]});
+    create(cluster, "user", pod("p", held)).unwrap();
+    let group = "admissionregistration.k8s.io/v1";
+    let labels = |conditions: Value| {
+        json!({"apiVersion": group, "kind": "MutatingAdmissionPolicy", "metadata": {"name": "team"}, "spec": {
+            "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"],
+                "resources": ["pods"]}]},
+            "matchConditions": conditions,
+            "reinvocationPolicy": "Never",
+            "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {
+                "expression": "Object{metadata: Object.metadata{labels: {'team': 'x'}}}"}}]}})
+    };
+    let binding = json!({"apiVersion": group, "kind": "MutatingAdmissionPolicyBinding", "metadata": {"name": "team"},
+        "spec": {"policyName": "team"}});
+    for object in [labels(json!([])), binding] {
+        sandbox.load_yaml(&object.to_string()).unwrap();
+    }
+    let release = || {
+        let body = json!({"metadata": {"finalizers": null}});
+        patch(cluster, BELAYER, "p", body)
+    };
+    let refused = release().unwrap_err();
+    assert_eq!(refused.code, 403);
+    let says =
+        "If another policy or webhook changes them on update, exempt Belayer's accounts from it";
+    assert!(refused.message.ends_with(says), "{refused}");
+    let others = json!([{"name": "others",
+        "expression": "!request.userInfo.username.startsWith('system:serviceaccount:belayer-system:belayer')"}]);
+    let policies = Gvr::new(
+        "admissionregistration.k8s.io",
+        "v1",
+        "mutatingadmissionpolicies",
+    );
+    let change = Patch::Merge(json!({"spec": labels(others)["spec"]}));
+    let (admin, options) = (Actor::new("admin"), WriteOptions::default());
+    let changed = cluster.patch(
+        &admin,
+        &policies,
+        None,
+        "team",
+        change,
+        Subresource::None,
+        &options,
+    );
+    changed.unwrap();
+    release().unwrap();
 }
 
 /// Row "the rest of the list": the namespace of Belayer can be deleted after a drain only.

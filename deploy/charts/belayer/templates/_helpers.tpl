@@ -200,19 +200,21 @@ capabilities:
 
 {{- define "belayer.podSecurityContext" -}}
 runAsNonRoot: true
+{{- if .Values.fixedUser }}
 runAsUser: 65532
 runAsGroup: 65532
+{{- end }}
 seccompProfile:
   type: RuntimeDefault
 {{- end }}
 
-{{/* The permissions on the gate, of every controller and of `belayer drain`. */}}
+{{/* The permissions on the gate: of every controller, which also watches it, and of `belayer drain`. */}}
 {{- define "belayer.gateRules" -}}
 # The switches of the admission policies.
 - apiGroups: [belayer.dev]
   resources: [gates]
   resourceNames: [belayer-gate]
-  verbs: [get, list, watch, patch]
+  verbs: [{{ join ", " . }}]
 # A create cannot be limited to a name.
 - apiGroups: [belayer.dev]
   resources: [gates]

@@ -85,6 +85,22 @@ fn every_pod_is_for_nodes_with_linux() {
     }
 }
 
+/// OpenShift sets the user. Helm 3 passes no hook to a post-renderer, which could remove it.
+#[test]
+fn no_pod_has_a_user_without_fixed_user() {
+    let Some(helm) = helm() else { return };
+    let values = format!("{ALL_PODS},fixedUser=false");
+    let objects = objects(&helm, &["--set", &values]);
+    for (name, pod) in pods(&objects) {
+        let context = &pod["spec"]["securityContext"];
+        let is_agent = name == "belayer-node-agent";
+        assert!(is_agent || context["runAsNonRoot"] == true, "{name}");
+        for key in ["runAsUser", "runAsGroup"] {
+            assert!(is_agent || context[key].is_null(), "{name}: {context}");
+        }
+    }
+}
+
 /// The permissions are then another team's.
 #[test]
 fn nothing_of_rbac_is_rendered_without_rbac_create() {
@@ -227,6 +243,18 @@ fn large_numbers_are_written_as_integers() {
     assert!(text.text().contains("\n  activeDeadlineSeconds: 2000000\n"));
 }
 
+/// Both Deployments would elect one leader together.
+#[test]
+fn the_lease_of_pod_recreation_is_not_that_of_the_other_controllers() {
+    let Some(helm) = helm() else { return };
+    let lease = "config.leaderElection.resourceName=belayer-pod-recreation";
+    let values = format!("controllers.podRecreation.enabled=true,{lease}");
+    let refused = render(&helm.path(Program::Helm4), &["--set", &values]);
+    let why = refused.err().unwrap().to_string();
+    assert!(why.contains("must not be belayer-pod-recreation"), "{why}");
+    objects(&helm, &["--set", lease]);
+}
+
 /// The alerts are about the Leases that the replicas renew.
 #[test]
 fn the_alerts_name_the_configured_leases() {
@@ -237,8 +265,9 @@ fn the_alerts_name_the_configured_leases() {
         let rule = find(&objects, "PrometheusRule", "belayer").unwrap();
         let rules = rule["spec"]["groups"][0]["rules"].as_array().unwrap();
         ["BelayerAbsent", "BelayerLeaseNotRenewed"].map(|name| {
-            let rule = rules.iter().find(|rule| rule["alert"] == name).unwrap();
-            rule["expr"].as_str().unwrap().to_owned()
+            let rule = rules.iter().find(|rule| rule["alert"] == name);
+            rule.map(|rule| rule["expr"].as_str().unwrap().to_owned())
+                .unwrap_or_default()
         })
     };
     let absent = |name| format!("absent(leader_election_master_status{{name=\"{name}\"}})");
@@ -257,6 +286,10 @@ fn the_alerts_name_the_configured_leases() {
     );
 
     let alone = "controllers.podRecreation.enabled=true,config.leaderElection.enabled=false";
-    let [replicas, _] = expressions(alone);
+    let [replicas, lease] = expressions(alone);
     assert_eq!(replicas, "absent(belayer_config_last_reload_successful)");
+    // No replica renews one.
+    assert_eq!(lease, "");
+    let [_, lease] = expressions("config.dryRun=true");
+    assert!(lease.contains(r#"{lease=~"belayer"}"#), "{lease}");
 }

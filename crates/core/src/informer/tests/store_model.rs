@@ -255,7 +255,7 @@ fn one_index() -> Arc<[IndexDefinition<OwnerMeta>]> {
 proptest! {
     #[test]
     fn the_store_behaves_like_the_model(steps in proptest::collection::vec(step(), 0..60)) {
-        let store = Store::new(one_index(), Updates::OfStoredFields);
+        let store = Store::new(one_index(), Updates::OfStoredFields, "Pod".into());
         let mut model = Model::default();
         let mut mirror = BTreeMap::new();
         let mut seen = BTreeMap::new();
