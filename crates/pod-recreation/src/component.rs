@@ -30,14 +30,14 @@ use parking_lot::Mutex;
 use crate::NAME;
 use crate::api::{self, Wipe, record_name};
 use crate::config::Settings;
-use crate::decide::{ObservedWipe, RecordSnapshot};
+use crate::decide::{ObservedWipe, RecordSnapshot, yields_to};
 use crate::evidence::Evidence;
 use crate::holds::{self, HoldDecision, HoldSnapshot, ObservedRecord};
 use crate::proof::FirstSeen;
 use crate::query::RecreationQuery;
 use crate::reason;
 use crate::record::Record;
-use crate::snapshot::{self, ANNOTATIONS, ORIGIN_ANNOTATIONS, ObservedPod, PodState, PodView};
+use crate::snapshot::{ANNOTATIONS, ORIGIN_ANNOTATIONS, ObservedPod, Origin, PodState, PodView};
 pub(crate) use clocks::NodeClock;
 use clocks::{Clocks, Reading};
 use deleted::DeletedRecords;
@@ -165,7 +165,7 @@ impl<V: View> PodRecreation<V> {
         if !view.held && view.origin.is_none() && !view.is_selected() {
             return;
         }
-        let key = record_key(pod);
+        let key = record_key(pod, view.origin.as_ref());
         if view.is_candidate() {
             self.remember_candidate(&key, pod);
         } else if view.state == PodState::Pending && view.origin.is_none() {
@@ -205,7 +205,27 @@ impl<V: View> PodRecreation<V> {
         if view.is_selected() && self.is_ignored(pod) {
             view.selection = Selection::Ignored;
         }
+        // A second record of the pod would allow it more attempts, and the two would end each other.
+        if view.origin.is_none() {
+            let records = self.records_of_name(&pod.meta.key);
+            let mut origins = records
+                .iter()
+                .filter_map(|record| Origin::by(record, &view.uid));
+            view.origin = origins.next();
+        }
         view
+    }
+
+    /// The records of a pod's name in the store, the first one first.
+    fn records_of_name(&self, pod: &ObjectKey) -> Vec<Stored<Record>> {
+        let memory = self.memory.lock();
+        let records = memory.by_pod.get(pod).into_iter().flatten();
+        let keys: Vec<ObjectKey> = records.map(|record| record.key.clone()).collect();
+        drop(memory);
+        let records = &self.parts.records;
+        keys.iter()
+            .filter_map(|key| records.lookup(key).found())
+            .collect()
     }
 
     /// A failed pod, with what the store has of its earlier versions. A pod from a live read has no such history, and
@@ -311,17 +331,15 @@ impl<V: View> PodRecreation<V> {
     }
 
     fn is_replaced(&self, record: &Record) -> bool {
-        let memory = self.memory.lock();
-        let records = memory.by_pod.get(&pod_key(record)).into_iter().flatten();
-        let later = records
-            .rev()
-            .take_while(|known| known.uid != record.meta.uid);
-        let later: Vec<ObjectKey> = later.map(|known| known.key.clone()).collect();
-        drop(memory);
-        // One without a status may come from a backup: it is ignored.
-        later.iter().any(|key| {
-            let record = self.parts.records.lookup(key).found();
-            record.is_some_and(|record| record.status.phase.is_some())
+        let records = self.records_of_name(&pod_key(record));
+        let mut is_later = false;
+        records.iter().any(|other| {
+            if other.meta.uid == record.meta.uid {
+                is_later = true;
+                return false;
+            }
+            // One without a status may come from a backup: it is ignored.
+            other.status.phase.is_some() && yields_to(record, other, is_later)
         })
     }
 
@@ -362,7 +380,7 @@ impl<V: View> PodRecreation<V> {
 
     /// Enqueues the record of a candidate that is none by the events of its pod: the clock of its node has to be read again.
     fn note_candidate(&self, pod: &Pod) {
-        let record = record_key(pod);
+        let record = record_key(pod, None);
         if self.remember_candidate(&record, pod) {
             self.parts.queue.add(record, Priority::Normal);
         }
@@ -423,11 +441,11 @@ impl PodRecreation {
     }
 }
 
-/// The record that a pod's annotations name, or the one that Belayer creates for it.
-pub(crate) fn record_key(pod: &Pod) -> ObjectKey {
+/// The record whose attempt created a pod, or the one that Belayer creates for it.
+pub(crate) fn record_key(pod: &Pod, origin: Option<&Origin>) -> ObjectKey {
     let namespace = Arc::clone(pod.meta.key.shared_namespace());
-    match snapshot::origin(pod) {
-        Some(origin) => ObjectKey::new(namespace, origin.record),
+    match origin {
+        Some(origin) => ObjectKey::new(namespace, Arc::clone(&origin.record)),
         None => {
             let name = record_name(pod.meta.key.name(), pod.meta.uid.as_str());
             ObjectKey::new(namespace, name)
@@ -492,7 +510,7 @@ impl<V: View> Component<Pod> for PodRecreation<V> {
         if view.is_candidate() {
             self.note_candidate(pod);
         }
-        let record = self.record_of(&record_key(pod));
+        let record = self.record_of(&record_key(pod, view.origin.as_ref()));
         let live_record = record_query(pod, &view).map(|query| {
             let answer = self.parts.owner_queries.get(&query);
             (query, answer)

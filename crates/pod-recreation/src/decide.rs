@@ -16,9 +16,10 @@ use jiff::Timestamp;
 
 use crate::api::{ConditionStatus, ConditionType, Phase, Status, whole_seconds};
 use crate::config::DENIED_FOR;
+use crate::evidence::Intended;
 use crate::record::Record;
 use crate::row;
-use crate::snapshot::{ObservedPod, PodState, PodView, UNKNOWN};
+use crate::snapshot::{ObservedPod, Origin, PodState, PodView, UNKNOWN};
 
 pub use attempt::status_with_pod;
 use attempt::{creating, delete_pod, waiting};
@@ -29,7 +30,7 @@ use ends::{
 pub(crate) use ends::{cancelled_step, name_taken_step, reported_step};
 use rejection::{rejected, rejected_status};
 pub use wipe::ObservedWipe;
-pub(crate) use wipe::{node_gone_status, refused_status};
+pub(crate) use wipe::{node_gone_status, refused_status, withdrawn_status};
 
 /// The input of a decision about a record, or about a rejected pod without a record. It belongs to
 /// the rules of [`row`].
@@ -253,11 +254,15 @@ fn ended(record: &Record, pod: Option<&PodView>, ttl: Duration, clock: Clock) ->
     RecordDecision::of(row::EXPIRED, Effect::DeleteRecord)
 }
 
-/// Whether this is the pod of the record, and the record has not begun, or the pod would be re-created from the start without it.
+/// Whether this is a pod of the record whose annotations name no record, and the record has not begun, or the pod would be
+/// re-created from the start without it.
 pub(crate) fn needs_record(record: &Record, pod: &PodView) -> bool {
     let would_be_recreated =
         matches!(pod.state, PodState::Rejected(_)) && !pod.recreation_ended && !pod.deleting;
-    pod.uid.as_str() == record.first_uid && (record.status.phase.is_none() || would_be_recreated)
+    let lost_its_annotations =
+        is_of_record(record, pod) && pod.origin.as_ref().is_some_and(|origin| !origin.annotated);
+    (pod.uid.as_str() == record.first_uid || lost_its_annotations)
+        && (record.status.phase.is_none() || would_be_recreated)
 }
 
 /// Whether an old leader created the pod after its record had ended: the record does not name it, and it has not
@@ -269,6 +274,19 @@ pub(crate) fn is_created_after_end(record: &Record, pod: &PodView) -> bool {
         && status.pod_uid.as_deref() != this
         && status.rejected_uid.as_deref() != this
         && pod.state != PodState::Started
+}
+
+/// Whether `record` leaves the pod name to `other`, as it does to each one that `is_later`: the user wants the pod of that one.
+/// But a later record of a pod that this one has re-created is a duplicate, which a client caused by removing the pod's
+/// annotations: the one goes on that has deleted the pod, and creates the next one.
+pub(crate) fn yields_to(record: &Record, other: &Record, is_later: bool) -> bool {
+    let is_duplicate = |first: &Record, second: &Record| {
+        let pod = Uid::new(second.first_uid.as_str());
+        second.status.attempts == 0
+            && Origin::by(first, &pod).is_some()
+            && Intended::prove(first, &pod).is_some()
+    };
+    is_duplicate(other, record) || is_later && !is_duplicate(record, other)
 }
 
 fn denied_too_long(status: &Status, clock: Clock) -> Option<String> {
@@ -283,7 +301,7 @@ fn denied_too_long(status: &Status, clock: Clock) -> Option<String> {
     })
 }
 
-/// Whether an attempt of the record created the pod, by the pod's annotations.
+/// Whether an attempt of the record created the pod.
 pub(crate) fn is_of_record(record: &Record, pod: &PodView) -> bool {
     pod.origin
         .as_ref()

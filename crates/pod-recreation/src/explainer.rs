@@ -56,7 +56,7 @@ impl Pods {
         let recreation = recreation(&live, &self.settings, &self.owners);
         let pod = recreation.parts.pods.subject(&key).await?;
         let (hold, decision) = live.decide(&recreation, &pod).await?;
-        let record = record_key(&pod);
+        let record = record_key(&pod, hold.pod.origin.as_ref());
         let observed = Observed {
             hold,
             recreation: live.settled(|| recreation.observe_record(&record)).await?,

@@ -81,7 +81,8 @@ pub(crate) fn with_listed_defaults(pod: &Value, rejected: &Value) -> Option<Valu
 fn spec_to_create(rejected: &Value, labels: &Value) -> Value {
     let mut spec = spec_with_defaults(rejected, labels);
     let defaults = &rejected["metadata"]["annotations"][limits::ANNOTATION];
-    limits::undo(&mut spec, defaults.as_str().unwrap_or_default());
+    let resized: Vec<_> = writers_of_spec_through(rejected, &["resize"]).collect();
+    limits::undo(&mut spec, defaults.as_str().unwrap_or_default(), &resized);
     Value::Object(spec)
 }
 
@@ -241,10 +242,9 @@ fn unmerge(term: &mut Value, labels: &Value) {
     for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
         let keys = term[field].as_array().cloned().unwrap_or_default();
         for key in keys {
-            let Some(value) = key.as_str().map(|key| labels[key].clone()) else {
+            let Some(key) = key.as_str() else {
                 continue;
             };
-            let merged = json!({ "key": key, "operator": operator, "values": [value] });
             let Some(selector) = term.get_mut("labelSelector").and_then(Value::as_object_mut)
             else {
                 continue;
@@ -255,7 +255,18 @@ fn unmerge(term: &mut Value, labels: &Value) {
             else {
                 continue;
             };
-            all.retain(|expression| *expression != merged);
+            // The value is that of the label at the create: the label may have changed since. Of expressions like this the API
+            // server's is the last one. A user can write others only for `mismatchLabelKeys`.
+            let merged = all.iter().rposition(|one| {
+                let is_of_one_value = one["values"].as_array().is_some_and(|all| all.len() == 1);
+                labels[key].is_string()
+                    && one["key"] == key
+                    && one["operator"] == operator
+                    && is_of_one_value
+            });
+            if let Some(merged) = merged {
+                all.remove(merged);
+            }
             if all.is_empty() {
                 selector.remove("matchExpressions");
             }

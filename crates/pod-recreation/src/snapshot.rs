@@ -18,6 +18,7 @@ use crate::api::{self, Wipe};
 use crate::config::Settings;
 use crate::proof::{FirstSeen, MayHaveRun, NeverRan};
 use crate::reason::Class;
+use crate::record::Record;
 
 /// Requeue delay while a store is not synced.
 pub(crate) const UNKNOWN: Duration = Duration::from_secs(5);
@@ -46,7 +47,7 @@ pub struct PodView {
     pub held: bool,
     /// Whether it is re-created if its node rejects it.
     pub selection: Selection,
-    /// The attempt that created it, by its annotations.
+    /// The attempt that created it, by its annotations, or by the record that names it if a client has removed them.
     pub origin: Option<Origin>,
     /// Whether its annotation requests its release.
     pub release_requested: bool,
@@ -58,8 +59,7 @@ pub struct PodView {
     pub state: PodState,
 }
 
-/// The attempt that created a pod, by the pod's annotations. The rules of [`row`](crate::row) read
-/// it.
+/// The attempt that created a pod. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     /// Name of the record.
@@ -68,6 +68,20 @@ pub struct Origin {
     pub record_uid: Uid,
     /// Number of the attempt, from 1.
     pub attempt: u32,
+    /// Whether the pod's annotations name it. Otherwise only the record names the pod.
+    pub annotated: bool,
+}
+
+impl Origin {
+    /// The attempt that created `pod`, if the status of `record` names that pod as a re-created one.
+    pub(crate) fn by(record: &Record, pod: &Uid) -> Option<Self> {
+        (record.names(pod) && record.first_uid != pod.as_str()).then(|| Self {
+            record: record.meta.key.name().into(),
+            record_uid: record.meta.uid.clone(),
+            attempt: record.status.attempts,
+            annotated: false,
+        })
+    }
 }
 
 /// The state of a pod. The rules of [`row`](crate::row) read it.
@@ -235,6 +249,7 @@ pub fn origin(pod: &Pod) -> Option<Origin> {
             .get(RECREATION_ATTEMPT_ANNOTATION)?
             .parse()
             .ok()?,
+        annotated: true,
     })
 }
 

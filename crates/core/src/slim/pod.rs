@@ -62,7 +62,8 @@ pub struct Pod {
     pub phase: Phase,
     /// `status.reason`.
     pub reason: Option<Arc<str>>,
-    /// Whether the pod has an IP.
+    /// Whether the pod has an IP. That of a pod with `hostNetwork` does not count: it is the IP of the node, which the kubelet
+    /// writes without having started anything.
     pub has_ip: bool,
     /// Whether any container, including init and ephemeral ones, is known to have started.
     pub started: bool,

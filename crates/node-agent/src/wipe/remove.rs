@@ -296,8 +296,12 @@ impl Removal {
         loop {
             self.moved += 1;
             let to = format!("{MOVED}{}", self.moved);
-            let moved =
+            let mut moved =
                 rustix::fs::renameat_with(&level.dir, name, &top.dir, &to, RenameFlags::NOREPLACE);
+            // The file system knows no such flag. All that could be replaced is to be removed anyway.
+            if moved == Err(Errno::INVAL) {
+                moved = rustix::fs::renameat(&level.dir, name, &top.dir, &to);
+            }
             match moved {
                 Ok(()) | Err(Errno::NOENT) => {
                     level.changed = true;
@@ -306,7 +310,7 @@ impl Removal {
                     return Ok(());
                 }
                 // The name is taken by an earlier attempt.
-                Err(Errno::EXIST) if !self.is_late() => {}
+                Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) if !self.is_late() => {}
                 Err(errno) => return Err(errno),
             }
         }

@@ -9,7 +9,7 @@ use belayer_holds::owned::RECREATION_BY_OWNER;
 use super::{PodRecreation, attempts_of, pod_key, record_key};
 use crate::api;
 use crate::record::Record;
-use crate::snapshot::{self, PodState};
+use crate::snapshot::{self, Origin, PodState};
 
 impl PodRecreation {
     /// Updates the memory for a pod and enqueues its record. Must be registered *before* the pod runner, which reads
@@ -30,16 +30,17 @@ impl PodRecreation {
                 if let Some(before) = snapshot::origin(old)
                     && snapshot::origin(new).as_ref() != Some(&before)
                 {
-                    self.enqueue(record_key(old));
+                    self.enqueue(record_key(old, Some(&before)));
                 }
                 self.enqueue_record(new);
             }
             Event::Deleted { last, .. } => {
                 self.held_objects.note(&last.meta.key, None);
                 self.enqueue_record(last);
-                let record = record_key(last);
-                let unrecorded = snapshot::origin(last)
-                    .filter(|_| matches!(self.parts.records.lookup(&record), Lookup::Absent));
+                let origin = snapshot::origin(last);
+                let record = record_key(last, origin.as_ref());
+                let unrecorded =
+                    origin.filter(|_| matches!(self.parts.records.lookup(&record), Lookup::Absent));
                 let mut memory = self.memory.lock();
                 memory.cancelled.remove(&last.meta.uid);
                 memory.reported.remove(&last.meta.uid);
@@ -168,7 +169,11 @@ impl PodRecreation {
                 }
                 // Read while the memory is locked: a later deletion of the pod removes the entry.
                 let pod = self.parts.pods.lookup(&pod_key(last)).found();
-                let first = pod.filter(|pod| pod.meta.uid.as_str() == &*last.first_uid);
+                let first = pod.filter(|pod| {
+                    let uid = &pod.meta.uid;
+                    uid.as_str() == &*last.first_uid
+                        || Origin::by(last, uid).is_some() && snapshot::origin(pod).is_none()
+                });
                 // That a list does not have it is no deletion by a client: a backup may have been restored.
                 if let Some(first) = first
                     && *final_state_known

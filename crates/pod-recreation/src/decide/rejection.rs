@@ -116,9 +116,7 @@ pub(super) fn rejected(
         return denied(record, &why, now);
     }
     let mut next = status.clone();
-    let is_to_wipe =
-        record.policy.wipe == Wipe::Required && !status.is_true(ConditionType::StateWiped);
-    let notice = if is_to_wipe {
+    let notice = if wipe::is_due(record) {
         match wiping(record, &mut next, clock) {
             ControlFlow::Continue(notice) => notice,
             ControlFlow::Break(decision) => return decision,

@@ -18,6 +18,9 @@ use crate::snapshot::{PodState, PodView, UNKNOWN};
 /// The reason of the condition `StateWiped` until the wipe is requested.
 pub(super) const WAITING: &str = "Waiting";
 
+/// The reason of the condition `StateWiped` if the pod does not request the wipe any more.
+const WITHDRAWN: &str = "Withdrawn";
+
 /// How long this process tries a request that is refused. After that the record continues without it: a request that the
 /// server denies must not keep a pod for ever. An outage does not count: it
 /// [restarts](crate::component::PodRecreation::restart_wait) this time.
@@ -135,6 +138,28 @@ pub(super) fn report(
     let mut next = record.status.clone();
     next.set(ConditionType::StateWiped, status, (reason, message), now);
     Some(RecordDecision::status(row::WIPING, StatusWrite::of(next)))
+}
+
+/// Whether the node must be wiped before the pod is re-created, and that is not done.
+pub(super) fn is_due(record: &Record) -> bool {
+    let condition = record.status.condition(ConditionType::StateWiped);
+    let is_over = condition.is_some_and(|condition| {
+        condition.status == ConditionStatus::True || condition.reason == WITHDRAWN
+    });
+    record.policy.wipe == Wipe::Required && !is_over
+}
+
+/// The status after a live read has shown that the pod does not request the wipe any more.
+pub(crate) fn withdrawn_status(record: &Record, why: &str, now: Timestamp) -> Status {
+    let mut next = record.status.clone();
+    let because = (WITHDRAWN, why);
+    next.set(
+        ConditionType::StateWiped,
+        ConditionStatus::False,
+        because,
+        now,
+    );
+    next
 }
 
 /// The status after the request was refused, for a reason that a live read has shown.

@@ -23,7 +23,7 @@ use super::requests::CreateMode;
 use super::{Execution, SOON};
 use crate::api::Wipe;
 use crate::component::pod_key;
-use crate::decide::{StatusWrite, node_gone_status, refused_status};
+use crate::decide::{StatusWrite, node_gone_status, refused_status, withdrawn_status};
 use crate::record::Record;
 use crate::snapshot::PodView;
 
@@ -175,7 +175,12 @@ impl Execution<'_> {
         };
         if let Some(why) = self.objection(record, node, pod).await? {
             tracing::warn!(record = %record.meta.key, node, uid = %pod, "not requesting the wipe of the node: {why}");
-            let next = refused_status(record, why, clock::now());
+            let status = if why == NOT_ASKED {
+                withdrawn_status
+            } else {
+                refused_status
+            };
+            let next = status(record, why, clock::now());
             let written = self.write(record, &StatusWrite::of(next)).await;
             return written.map(Requested::Recorded);
         }

@@ -1,7 +1,7 @@
 //! Removes what the admission plugin LimitRanger added to a pod's containers, which it lists in an annotation. At the
 //! next create it adds the defaults of that time.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// The annotation that lists what the plugin added.
 pub(super) const ANNOTATION: &str = "kubernetes.io/limit-ranger";
@@ -9,14 +9,15 @@ pub(super) const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 /// Prefix of its value. Parts such as `cpu, memory request for container main` follow, separated by semicolons.
 const PREFIX: &str = "LimitRanger plugin set: ";
 
-/// Removes what `annotation` lists. Parts of another form are ignored.
-pub(super) fn undo(spec: &mut Map<String, Value>, annotation: &str) {
+/// Removes what `annotation` lists, except what a user has set since through the subresource `resize`, by those entries
+/// of `managedFields`. Parts of another form are ignored.
+pub(super) fn undo(spec: &mut Map<String, Value>, annotation: &str, resized: &[&Value]) {
     let Some(parts) = annotation.strip_prefix(PREFIX) else {
         return;
     };
     for part in parts.split("; ") {
         if let Some(part) = Part::parse(part) {
-            part.undo(spec);
+            part.undo(spec, resized);
         }
     }
 }
@@ -102,7 +103,16 @@ impl<'a> Part<'a> {
         })
     }
 
-    fn undo(&self, spec: &mut Map<String, Value>) {
+    fn is_resized(&self, resource: &str, resized: &[&Value]) -> bool {
+        let (list, side) = (format!("f:{}", self.list), format!("f:{}", self.side));
+        let container = format!("k:{}", json!({ "name": self.container }));
+        resized.iter().any(|entry| {
+            let resources = &entry["fieldsV1"]["f:spec"][&list][&container]["f:resources"];
+            resources[&side].get(format!("f:{resource}")).is_some()
+        })
+    }
+
+    fn undo(&self, spec: &mut Map<String, Value>, resized: &[&Value]) {
         let containers = spec.get_mut(self.list).and_then(Value::as_array_mut);
         let container = containers
             .into_iter()
@@ -118,7 +128,9 @@ impl<'a> Part<'a> {
             return;
         };
         for resource in &self.resources {
-            side.remove(*resource);
+            if !self.is_resized(resource, resized) {
+                side.remove(*resource);
+            }
         }
         if side.is_empty() {
             sides.remove(self.side);
@@ -129,7 +141,6 @@ impl<'a> Part<'a> {
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
-    use serde_json::json;
 
     use super::*;
 
@@ -152,6 +163,7 @@ mod tests {
             &mut spec,
             "LimitRanger plugin set: cpu request for container main; memory limit for container main; \
              cpu limit for init container init",
+            &[],
         );
         let expected = json!({
             "initContainers": [{ "name": "init", "resources": {} }],
@@ -163,6 +175,26 @@ mod tests {
         assert_eq!(Value::Object(spec), expected);
     }
 
+    /// An older pod gets its resources in place. The defaults would take them back.
+    #[test]
+    fn what_a_user_has_resized_is_kept() {
+        let mut spec = spec();
+        let main = json!({ "f:resources": { "f:limits": { "f:memory": {} } } });
+        let resize = json!({ "manager": "kubectl", "subresource": "resize", "fieldsV1": {
+            "f:spec": { "f:containers": { "k:{\"name\":\"main\"}": main } } } });
+        undo(
+            &mut spec,
+            "LimitRanger plugin set: cpu request for container main; memory limit for container main; \
+             cpu limit for init container init",
+            &[&resize],
+        );
+        let main = &spec["containers"][0]["resources"];
+        assert_eq!(
+            *main,
+            json!({ "requests": { "memory": "1Gi" }, "limits": { "memory": "2Gi" } })
+        );
+    }
+
     #[rstest]
     #[case::empty("")]
     #[case::without_the_prefix("cpu request for container main")]
@@ -171,7 +203,7 @@ mod tests {
     #[case::cut_off("LimitRanger plugin set: cpu requ")]
     fn an_annotation_of_another_form_changes_nothing(#[case] annotation: &str) {
         let mut changed = spec();
-        undo(&mut changed, annotation);
+        undo(&mut changed, annotation, &[]);
         assert_eq!(changed, spec());
     }
 }

@@ -247,6 +247,38 @@ fn expressions_merged_from_label_keys_are_removed() {
     );
 }
 
+/// The API server would refuse the pod: it merges the new value into the selector, too.
+#[rstest]
+#[case::match_of_another_value("matchLabelKeys", &[("In", "1")], json!([]))]
+#[case::mismatch_of_another_value("mismatchLabelKeys", &[("NotIn", "1")], json!([]))]
+#[case::written_before_by_the_user("mismatchLabelKeys", &[("NotIn", "x"), ("NotIn", "1")], json!(["x"]))]
+#[case::of_the_other_list("mismatchLabelKeys", &[("In", "x")], json!(["x"]))]
+fn a_label_of_label_keys_may_have_changed_since_the_create(
+    #[case] keys: &str,
+    #[case] expressions: &[(&str, &str)],
+    #[case] kept: Value,
+) {
+    let expression = |(operator, value): &(&str, &str)| json!({ "key": "v", "operator": operator, "values": [value] });
+    let term = json!({ "topologyKey": "zone", keys: ["v"], "labelSelector": {
+        "matchLabels": { "app": "web" },
+        "matchExpressions": expressions.iter().map(expression).collect::<Vec<_>>() } });
+    let spec = json!({ "affinity": { "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [term] } } });
+    let pod = rejected(json!({ "labels": { "v": "2" } }), spec);
+    let recorded = pod_to_create(&pod, &ReplacementMetadata::default());
+    let term = recorded.pointer(
+        "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution/0/labelSelector",
+    );
+    let values = term.and_then(|selector| selector["matchExpressions"].as_array());
+    let values: Vec<_> = values
+        .into_iter()
+        .flatten()
+        .map(|one| &one["values"][0])
+        .collect();
+    assert_eq!(json!(values), kept);
+    assert!(has_spec_of(&recorded, &pod));
+}
+
 /// An empty term matches no node: with a field it would match all but one.
 #[test]
 fn a_node_is_excluded_from_each_term_that_can_match() {

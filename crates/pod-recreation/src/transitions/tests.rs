@@ -109,6 +109,7 @@ prop_compose! {
             record: "web-u-1".into(),
             record_uid: Uid::new(record),
             attempt,
+            annotated: true,
         });
         pod
     }

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use belayer_core::logged::Log;
-use belayer_sandbox::{Gvr, ListOptions};
+use belayer_pod_recreation::Settings;
+use belayer_sandbox::{Gvr, ListOptions, Subresource};
 use rstest::rstest;
 use serde_json::json;
 
 use super::{Running, YARD, Yard};
+use crate::world::BELAYER;
 
 /// The name of a cluster-scoped owner that would lead to another tenant's pod, and that of one that leads to nothing.
 #[tokio::test(start_paused = true)]
@@ -130,6 +132,44 @@ async fn a_pod_whose_name_was_in_use_during_its_pause_is_not_created_again() {
     assert!(yard.find("web").is_none());
     assert_eq!(yard.phase(), "Ended");
     assert_eq!(yard.world.events("NameTaken"), 1);
+    belayer.stop().await;
+}
+
+/// `kubectl replace` of a re-created pod. A second record was written for it: the two ended each other, and both counted
+/// attempts.
+#[rstest]
+#[case::and_is_re_created_again(3, "Started", 2)]
+#[case::and_was_the_last_allowed_attempt(1, "Exhausted", 1)]
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_annotations_a_client_removes_stays_a_pod_of_its_record(
+    #[case] max_retries: u32,
+    #[case] phase: &str,
+    #[case] created: usize,
+) {
+    let yard = Yard::rejecting(2);
+    let mut settings = Settings::default();
+    settings.policy.max_retries = max_retries;
+    let belayer = yard.run_as(BELAYER, settings);
+    yard.pod("web");
+    yard.until("it is rejected", || !yard.phase().is_empty())
+        .await;
+    yard.wait("it is re-created", || yard.phase() == "Recreated")
+        .await;
+    let annotations = json!({
+        "belayer.dev/recreation": null, "belayer.dev/recreation-uid": null,
+        "belayer.dev/recreation-attempt": null,
+    });
+    let patch = json!({ "metadata": { "annotations": annotations } });
+    let (pods, namespace) = (&Gvr::PODS, Some(YARD));
+    yard.world
+        .patch_in(pods, namespace, "web", patch, Subresource::None);
+    yard.until("it is over", || yard.phase() == phase).await;
+    yard.wait("it is released", || !yard.is_held("web")).await;
+    assert_eq!(yard.record()["status"]["attempts"], created);
+    // Neither before nor after the end of the record, which is kept for an hour.
+    yard.pass(Duration::from_secs(7_200)).await;
+    assert!(yard.records().is_empty());
+    assert_eq!(yard.creates(), created);
     belayer.stop().await;
 }
 

@@ -68,6 +68,32 @@ async fn a_deletion_after_belayers_intent_cancels_nothing() {
     belayer.stop().await;
 }
 
+/// Belayer's deletion makes the kubelet write the status of a rejected pod anew. For a pod with `hostNetwork` it then writes the
+/// IP of the node.
+#[tokio::test(start_paused = true)]
+async fn the_ip_of_its_node_does_not_end_the_re_creation_of_a_pod() {
+    let yard = Yard::new();
+    let deletes = Match::verb(Verb::Delete).resource("pods").client(BELAYER);
+    let slow = Fault::on(deletes).delay(Duration::from_secs(2));
+    yard.world.sandbox.faults().inject(slow);
+    let belayer = yard.run();
+    yard.pod_on("web", json!({ "hostNetwork": true }));
+    yard.until("it is intended", || yard.phase() == "Deleting")
+        .await;
+    let status = json!({ "status": {
+        "hostIP": "10.0.0.1", "podIP": "10.0.0.1",
+        "containerStatuses": [{
+            "name": "main", "ready": false, "restartCount": 0, "image": "busybox", "imageID": "",
+            "state": { "terminated": { "exitCode": 137, "reason": "ContainerStatusUnknown" } },
+        }],
+    } });
+    let (pods, namespace) = (&Gvr::PODS, Some(YARD));
+    yard.world
+        .patch_in(pods, namespace, "web", status, Subresource::Status);
+    yard.until("it runs", || yard.is_settled("web")).await;
+    belayer.stop().await;
+}
+
 /// The new pod is deleted before its record names it: its hold keeps it until then; otherwise its absence would
 /// mean that it was never created.
 #[tokio::test(start_paused = true)]

@@ -153,6 +153,7 @@ fn field() -> impl Strategy<Value = String> {
         "claimName",
         "ephemeral",
         "nodeName",
+        "hostNetwork",
         "phase",
         "podIP",
         "containerStatuses",
@@ -211,7 +212,7 @@ fn whole_pod() -> Value {
             "managedFields": [{"manager": "kubelet", "subresource": "status", "time": "2026-01-01T00:00:00Z"}],
         },
         "spec": {
-            "nodeName": "node-1",
+            "nodeName": "node-1", "hostNetwork": false,
             "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}, {"name": "e", "ephemeral": {}}],
         },
         "status": {

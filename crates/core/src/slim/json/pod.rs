@@ -29,6 +29,8 @@ pub struct JsonPod<'a> {
 struct JsonSpec<'a> {
     #[serde(borrow, deserialize_with = "nullable")]
     node_name: Text<'a>,
+    #[serde(deserialize_with = "nullable")]
+    host_network: bool,
     #[serde(borrow, deserialize_with = "nullable")]
     volumes: Vec<JsonVolume<'a>>,
     /// Decoded only if the pod is being deleted.
@@ -349,7 +351,8 @@ impl SlimJson for Pod {
         } else {
             None
         };
-        let (started, has_ip) = (status.started(), !status.pod_ip.is_empty());
+        let started = status.started();
+        let has_ip = !status.pod_ip.is_empty() && !spec.host_network;
         let mut pvcs = Pvcs::default();
         for volume in &spec.volumes {
             let pvc = &volume.persistent_volume_claim.claim_name;

@@ -214,6 +214,20 @@ fn a_rejection_has_no_container(
     assert_eq!(failure.has_container_id, has_id);
 }
 
+/// A kubelet writes its IP into every status of a pod with `hostNetwork`, also of one that it rejected.
+#[rstest]
+#[case::of_the_pod(json!(null), true)]
+#[case::not_in_the_network_of_the_node(json!(false), true)]
+#[case::of_the_node(json!(true), false)]
+fn the_ip_of_the_node_is_none_of_the_pod(#[case] host_network: Value, #[case] has_ip: bool) {
+    let pod = pod(
+        &json!({"metadata": {"name": "p", "uid": "u", "resourceVersion": "1"},
+        "spec": {"hostNetwork": host_network},
+        "status": {"phase": "Failed", "hostIP": "10.0.0.1", "podIP": "10.0.0.1"}}),
+    );
+    assert_eq!((pod.has_ip, pod.unstarted.is_none()), (has_ip, has_ip));
+}
+
 #[rstest]
 #[case::the_kubelets_last(json!([
     {"manager": "kubelet", "subresource": "status", "time": "2026-01-01T00:00:01Z"},

@@ -43,11 +43,13 @@ impl SlimProtobuf for Pod {
         let spec_bytes = spec;
         let Spec {
             node_name,
+            host_network,
             pvcs,
             ephemeral_pvcs,
         } = Spec::read(spec, meta.key.name(), &context.interner)?;
         let bytes = status;
-        let status = Status::read(bytes)?;
+        let mut status = Status::read(bytes)?;
+        status.has_ip &= !host_network;
         let failure = if status.phase == Phase::Failed {
             Some(Box::new(status.failure(metadata)?))
         } else {
@@ -99,13 +101,14 @@ impl SlimProtobuf for Pod {
 
 struct Spec {
     node_name: Option<Arc<str>>,
+    host_network: bool,
     pvcs: Box<[Arc<str>]>,
     ephemeral_pvcs: Box<[Arc<str>]>,
 }
 
 impl Spec {
     fn read(message: &[u8], pod: &str, interner: &Interner) -> Result<Self, DecodeError> {
-        let mut node_name = None;
+        let (mut node_name, mut host_network) = (None, false);
         let mut pvcs = Pvcs::default();
         for field in Fields::of(message) {
             let field = field?;
@@ -115,12 +118,14 @@ impl Spec {
                     pvcs.add(pod, &volume.name, &volume.pvc, volume.ephemeral);
                 }
                 10 => node_name = some(&field.text("spec.nodeName")?, interner),
+                11 => host_network = field.boolean("spec.hostNetwork")?,
                 _ => {}
             }
         }
         let (pvcs, ephemeral_pvcs) = pvcs.finish();
         Ok(Self {
             node_name,
+            host_network,
             pvcs,
             ephemeral_pvcs,
         })

@@ -61,6 +61,7 @@ pub(crate) fn of_attempt(attempt: u32, pod: PodView) -> PodView {
             record: "web-u-1".into(),
             record_uid: Uid::new("r-1"),
             attempt,
+            annotated: true,
         }),
         ..pod
     }

@@ -280,6 +280,7 @@ fn r6_a_report_is_written_when_it_changes(
 /// What is written when a live read shows that a wipe cannot be requested, or need not.
 #[rstest]
 #[case::refused(crate::decide::wipe::refused_status(&rejected_record(1), "why", at(NOW)), ConditionStatus::False, "Refused")]
+#[case::withdrawn(crate::decide::wipe::withdrawn_status(&rejected_record(1), "why", at(NOW)), ConditionStatus::False, "Withdrawn")]
 #[case::no_node(crate::decide::wipe::node_gone_status(&rejected_record(1), at(NOW)), ConditionStatus::True, "NodeGone")]
 fn r6_the_status_without_a_wipe(
     #[case] written: Status,
@@ -313,25 +314,28 @@ fn r7_a_wipe_that_timed_out_is_reported(#[case] message: &str, #[case] quoted: &
     assert_eq!(step.notice, Some(Notice::warning("WipeTimedOut", expected)));
 }
 
-/// A wipe that is complete, or not required, has no such Event.
+/// A wipe that is complete, not required, or not requested any more has no such Event. The node is not excluded, and nothing is
+/// waited for.
 #[rstest]
-#[case::wiped(true)]
-#[case::not_required(false)]
-fn r7_only_a_timeout_is_reported(#[case] is_wiped: bool) {
+#[case::wiped(Some((ConditionStatus::True, "Wiped")), 9_999)]
+#[case::not_required(None, 9_999)]
+#[case::withdrawn(Some((ConditionStatus::False, "Withdrawn")), 1_001)]
+fn r7_only_a_timeout_is_reported(
+    #[case] condition: Option<(ConditionStatus, &str)>,
+    #[case] now: i64,
+) {
     let mut record = record(Some(Phase::Rejected));
-    if is_wiped {
-        record = wipe(OnWipeTimeout::Proceed, record);
-        let because = ("Wiped", "");
-        record.status.set(
-            ConditionType::StateWiped,
-            ConditionStatus::True,
-            because,
-            at(1_100),
-        );
+    if let Some((status, reason)) = condition {
+        record = wipe(OnWipeTimeout::Fail, record);
+        let because = (reason, "");
+        record
+            .status
+            .set(ConditionType::StateWiped, status, because, at(1_000));
     }
-    let decision = decide(&snapshot(record, rejected_pod("u-1")), at(9_999));
+    let decision = decide(&snapshot(record, rejected_pod("u-1")), at(now));
     let Some(Effect::Intend { step, .. }) = decision.effect else {
         panic!("{decision:?}");
     };
     assert_eq!(step.notice, None);
+    assert!(step.next.avoid_nodes.is_empty());
 }

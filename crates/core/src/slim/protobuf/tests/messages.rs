@@ -163,6 +163,8 @@ messages! {
         termination_grace_period_seconds: Option<i64>,
         #[prost(string, optional, tag = "10")]
         node_name: Option<String>,
+        #[prost(bool, optional, tag = "11")]
+        host_network: Option<bool>,
         #[prost(message, repeated, tag = "20")]
         init_containers: Vec<SpecContainerMessage>,
         #[prost(int32, optional, tag = "25")]

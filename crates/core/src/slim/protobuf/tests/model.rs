@@ -17,6 +17,7 @@ pub(super) struct ModelPod {
     pub(super) uid: String,
     pub(super) resource_version: String,
     pub(super) node_name: String,
+    pub(super) host_network: bool,
     pub(super) deletion: Option<(i64, i64)>,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) annotations: BTreeMap<String, String>,
@@ -212,7 +213,7 @@ impl ModelPod {
                 "managedFields": self.managers.iter().map(manager).collect::<Vec<_>>(),
             },
             "spec": {
-                "nodeName": self.node_name, "priority": -5,
+                "nodeName": self.node_name, "hostNetwork": self.host_network, "priority": -5,
                 "volumes": self.volumes.iter().map(volume).collect::<Vec<_>>(),
                 "containers": containers(&self.env[0], ""),
                 "initContainers": containers(&self.env[1], &self.restart_policy),
@@ -317,6 +318,7 @@ impl ModelPod {
                 init_containers: containers(&self.env[1], &self.restart_policy),
                 termination_grace_period_seconds: Some(30),
                 node_name: Some(self.node_name.clone()),
+                host_network: Some(self.host_network),
                 priority: Some(-5),
             }),
             status: Some(PodStatusMessage {
@@ -521,7 +523,7 @@ prop_compose! {
 prop_compose! {
     pub(super) fn any_pod()(
         pod in identified(),
-        node_name in short_text(),
+        (node_name, host_network) in (short_text(), any::<bool>()),
         volumes in vec((short_text(), source()), 0..4),
         env in [vec(variable(), 0..2), vec(variable(), 0..2)],
         restart_policy in prop_oneof![Just("Always".to_owned()), Just(String::new()), short_text()],
@@ -537,7 +539,7 @@ prop_compose! {
         containers in [vec(container(), 0..3), vec(container(), 0..2), vec(container(), 0..2)],
     ) -> ModelPod {
         ModelPod {
-            node_name, volumes, env, restart_policy, phase, reason, message, pod_ip, start_time, conditions, containers,
+            node_name, host_network, volumes, env, restart_policy, phase, reason, message, pod_ip, start_time, conditions, containers,
             ..pod
         }
     }
