@@ -193,10 +193,15 @@ impl<K: Slim> Shared<K> {
             .parts
             .executor
             .patch(&self.parts.resource, key, body, merged.class());
-        if let Patched::At(version) = patched.await? {
+        if let Patched::At {
+            version,
+            finalizers,
+        } = patched.await?
+        {
             let known = object.object.resource_version();
+            let is_undone = patch.is_undone_in(&finalizers);
             let removes = meta.is_deleting() && patch.finalizers().is_empty();
-            if version <= known && !removes {
+            if version <= known && (is_undone || !removes) {
                 return Err(RequestError::Unchanged);
             }
             if version <= known {
@@ -214,6 +219,9 @@ impl<K: Slim> Shared<K> {
                 }
             } else {
                 self.own.wrote(key, version);
+            }
+            if is_undone {
+                return Err(RequestError::Unchanged);
             }
         }
         Ok(())
