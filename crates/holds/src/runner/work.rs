@@ -6,6 +6,7 @@ use hashbrown::HashMap;
 use tokio::time::Instant;
 
 use crate::conflict::{After, OnConflict};
+use crate::decision::Reach;
 use belayer_core::executor::{Patched, Work, Writes};
 use belayer_core::http::RequestError;
 use belayer_core::informer::{Lookup, Stored};
@@ -199,9 +200,11 @@ impl<K: Slim> Shared<K> {
         } = patched.await?
         {
             let known = object.object.resource_version();
-            let is_undone = patch.is_undone_in(&finalizers);
+            if version > known {
+                self.own.wrote(key, version);
+            }
             let removes = meta.is_deleting() && patch.finalizers().is_empty();
-            if version <= known && (is_undone || !removes) {
+            if patch.is_undone_in(&finalizers) || version <= known && !removes {
                 return Err(RequestError::Unchanged);
             }
             if version <= known {
@@ -217,11 +220,6 @@ impl<K: Slim> Shared<K> {
                         let _ = self.own.has_removed(key, now.object.resource_version());
                     }
                 }
-            } else {
-                self.own.wrote(key, version);
-            }
-            if is_undone {
-                return Err(RequestError::Unchanged);
             }
         }
         Ok(())
@@ -321,9 +319,13 @@ impl<K: Slim> Shared<K> {
                 for (by, release) in releases {
                     let evidence = release.evidence().name();
                     let has = |finalizer: &str| object.object.meta().has_finalizer(finalizer);
-                    if has(release.hold()) {
+                    let removed: &[_] = match release.evidence().reach() {
+                        Reach::OwnHold => &[release.hold()],
+                        Reach::AllHolds => &self.parts.finalizers,
+                    };
+                    if removed.iter().any(|finalizer| has(finalizer)) {
                         each(*by, What::Released { evidence, took });
-                        if release.evidence().is_traced() && !dry {
+                        if has(release.hold()) && release.evidence().is_traced() && !dry {
                             count_unread(evidence, "enforce", object.object.key());
                         }
                     }

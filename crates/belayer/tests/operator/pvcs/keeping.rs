@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use belayer_core::executor::Writes;
+use belayer_core::logged::Log;
 use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 use belayer_pvc_protection::Mode;
 use belayer_sandbox::{Fault, Gvr, Match, Subresource};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{PVCS, SHOP, Shop, protected_by_kubernetes};
@@ -309,14 +311,19 @@ async fn handing_over_leaves_no_hold_of_the_earlier_name() {
     shop.all_held(&["data", "late"]).await;
     belayer.stop().await;
     shop.delete_pvc("late");
-    let _belayer = shop.run_as(Mode::InPlace);
+    let log = Log::kept_from(tracing::Level::INFO);
+    let belayer = shop.run_as(Mode::InPlace);
     shop.gone("late").await;
+    assert_eq!(log.lines("released").len(), 1, "{}", log.text());
     eventually("both names are on it", || {
         shop.finalizers("data").len() == 2
     })
     .await;
     shop.delete_pvc("data");
     shop.gone("data").await;
+    assert_eq!(log.lines("released").len(), 2, "{}", log.text());
+    let_pass(A_WHILE).await;
+    assert_eq!(belayer.protection.signs(Timestamp::now()).by_others, 0);
 }
 
 #[tokio::test(start_paused = true)]
