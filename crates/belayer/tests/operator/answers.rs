@@ -65,6 +65,26 @@ async fn log_lines_of_holds_and_releases_are_plain_text() {
     }
 }
 
+/// A standby sees the end of the pod long before the evidence exists, and that long before it leads.
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_release_does_not_count_that_of_a_standby() {
+    let log = Log::kept_from(tracing::Level::INFO);
+    let world = World::new();
+    let leader = world.run();
+    deleted_pod(&world).await;
+    let (guard, _standby) = world.standby();
+    leader.crash();
+    let_pass(Duration::from_secs(3_600)).await;
+    world.consume("a");
+    let_pass(Duration::from_secs(3_600)).await;
+    assert!(world.is_held("a"));
+    guard.extend(Instant::now() + Duration::from_secs(600));
+    eventually("the release", || world.find("a").is_none()).await;
+    let lines = log.lines(" released ");
+    assert_eq!(lines.len(), 1, "{}", log.text());
+    assert!(lines[0].contains("took=\"0s\""), "{}", lines[0]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn answer_200_lost_costs_no_second_write() {
     let world = World::new();

@@ -31,7 +31,7 @@ pub(super) const IN_PLACE_RETRIES: u32 = 5;
 /// A requeue after at least this time is a resync.
 const RESYNC: Duration = Duration::from_secs(60);
 
-/// When each key was first known to be releasable, or to wait for only one answer.
+/// When each key was first known to be releasable, or to wait for only one answer; not before the workers were started.
 #[derive(Debug, Default)]
 pub(super) struct Due(HashMap<ObjectKey, Instant>);
 
@@ -40,6 +40,12 @@ impl Due {
         if !self.0.contains_key(key) {
             self.0.insert(key.clone(), Instant::now());
         }
+    }
+
+    /// Counts from now: before, this replica was a standby.
+    pub(super) fn restart(&mut self) {
+        let now = Instant::now();
+        self.0.values_mut().for_each(|since| *since = now);
     }
 
     pub(super) fn forget(&mut self, key: &ObjectKey) -> Duration {
