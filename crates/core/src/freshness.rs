@@ -6,9 +6,9 @@
 //! it waits for was skipped as invalid.
 //!
 //! A write that removes the last finalizer of a deleted object removes the object. The server answers it
-//! with the version before, so such a key waits until the cache no longer contains that version. The server answers in the
-//! same way if an admission webhook has put the finalizer back: so the key is free again if the cache still has the object
-//! after half a minute.
+//! with the version before, so such a key waits until the cache no longer contains that version. It is free again if the
+//! cache still has the object after half a minute. An answer that still has the finalizer is no such removal: an admission
+//! webhook has put it back, and nothing is recorded here.
 //!
 //! ```
 //! use belayer_core::{ObjectKey, OwnWrites, ResourceVersion};
@@ -196,8 +196,8 @@ impl Inner {
                 self.removed.remove(&key);
                 tracing::warn!(
                     object = %key,
-                    "the cache still has the object although its last finalizer was removed 30 seconds ago: an admission \
-                     webhook may have put the finalizer back, or the watch is late; trying again"
+                    "the cache still has the object although its last finalizer was removed 30 seconds ago: the watch \
+                     may be late; trying again"
                 );
                 keys.push(key);
             }

@@ -26,6 +26,8 @@ use belayer_core::slim::ObjectMeta;
 pub struct FinalizerPatch {
     body: Vec<u8>,
     finalizers: Vec<String>,
+    /// Those that it adds or removes.
+    changed: Vec<String>,
     is_complete: bool,
 }
 
@@ -34,17 +36,14 @@ impl FinalizerPatch {
     ///
     /// All other finalizers are kept in their order.
     pub fn release(object: &ObjectMeta, holds: &[&str]) -> Option<Self> {
-        let kept: Vec<&str> = object
-            .finalizers
-            .iter()
-            .map(|finalizer| &**finalizer)
-            .filter(|finalizer| !holds.contains(finalizer))
-            .collect();
-        if kept.len() == object.finalizers.len() {
+        let finalizers = object.finalizers.iter().map(|finalizer| &**finalizer);
+        let (removed, kept): (Vec<&str>, Vec<&str>) =
+            finalizers.partition(|finalizer| holds.contains(finalizer));
+        if removed.is_empty() {
             return None;
         }
         debug_assert!(invariants::others_kept(&object.finalizers, &kept, holds));
-        Some(Self::new(object, &kept))
+        Some(Self::new(object, &kept, &removed))
     }
 
     /// The patch that appends `holds` to the finalizers of `object`.
@@ -54,20 +53,18 @@ impl FinalizerPatch {
         if object.is_deleting() {
             return None;
         }
-        let mut all: Vec<&str> = object
-            .finalizers
-            .iter()
-            .map(|finalizer| &**finalizer)
-            .collect();
-        all.extend(holds.iter().filter(|hold| !object.has_finalizer(hold)));
-        if all.len() == object.finalizers.len() {
+        let mut added = holds.to_vec();
+        added.retain(|hold| !object.has_finalizer(hold));
+        if added.is_empty() {
             return None;
         }
+        let finalizers = object.finalizers.iter().map(|finalizer| &**finalizer);
+        let all: Vec<&str> = finalizers.chain(added.iter().copied()).collect();
         debug_assert!(invariants::others_kept(&object.finalizers, &all, holds));
-        Some(Self::new(object, &all))
+        Some(Self::new(object, &all, &added))
     }
 
-    fn new(object: &ObjectMeta, finalizers: &[&str]) -> Self {
+    fn new(object: &ObjectMeta, finalizers: &[&str], changed: &[&str]) -> Self {
         #[derive(Serialize)]
         struct Body<'a> {
             metadata: Metadata<'a>,
@@ -90,6 +87,7 @@ impl FinalizerPatch {
             // Strings and lists of strings can always be serialised.
             body: serde_json::to_vec(&body).unwrap_or_default(),
             finalizers: finalizers.iter().map(ToString::to_string).collect(),
+            changed: changed.iter().map(ToString::to_string).collect(),
             is_complete: !object.is_shortened(),
         }
     }
@@ -98,6 +96,13 @@ impl FinalizerPatch {
     /// keep all finalizers of an object that has very many (T3).
     pub fn is_complete(&self) -> bool {
         self.is_complete
+    }
+
+    /// Whether an admission webhook has undone it: the object in the answer still has a finalizer that it removes, or lacks
+    /// one that it adds.
+    pub fn is_undone_in(&self, answer: &[String]) -> bool {
+        let mut changed = self.changed.iter();
+        changed.any(|name| answer.contains(name) != self.finalizers.contains(name))
     }
 
     /// The JSON to send as `application/merge-patch+json`.
@@ -163,6 +168,18 @@ mod tests {
             }
             (sent, expected) => assert_eq!(sent.is_some(), expected.is_some()),
         }
+    }
+
+    #[rstest]
+    #[case::done(&["x/y"], false)]
+    #[case::done_and_another_added(&["x/y", "z/z"], false)]
+    #[case::undone(&["ours/h", "x/y"], true)]
+    fn a_release_is_undone(#[case] answer: &[&str], #[case] expected: bool) {
+        let answer: Vec<String> = answer.iter().map(ToString::to_string).collect();
+        let patch = FinalizerPatch::release(&object(&["x/y", "ours/h"]), &["ours/h"]).unwrap();
+        assert_eq!(patch.is_undone_in(&answer), expected);
+        let patch = FinalizerPatch::hold(&object(&["x/y"]), &["ours/h"]).unwrap();
+        assert_eq!(patch.is_undone_in(&answer), !expected);
     }
 
     #[test]

@@ -161,7 +161,7 @@ metrics! {
     HOLDS_ADDED = "belayer_holds_added_total": Counter, Count, [CONTROLLER];
     /// Holds that were released, by the evidence that allowed it.
     RELEASES = "belayer_releases_total": Counter, Count, [CONTROLLER, known("evidence", Known::Evidence)];
-    /// Time from when the evidence existed to the release.
+    /// Time from when the evidence existed, and this replica was the leader, to the release.
     RELEASE_DURATION = "belayer_release_duration_seconds": Histogram(buckets::RELEASE), Seconds, [CONTROLLER];
     /// Releases that the API server refused, by status code. Retried slowly.
     RELEASE_DENIED = "belayer_release_denied_total": Counter, Count, [CONTROLLER, CODE];

@@ -80,14 +80,18 @@ fn none_left(
     pods_answer: &LiveAnswer<PodsAnswer>,
     count: impl Fn(&Users) -> usize,
 ) -> Option<By> {
-    // A store that has reached the version of the list is at least as new as the list.
+    // A store that has reached the version of the list is at least as new as the list, unless the server's data went back.
     let (listed, version) = match pods_answer.answer() {
         PodsAnswer::Listed(listed) => (Some(listed.users_of(&pvc.meta)), listed.version()),
-        PodsAnswer::StoreReached(version) => (None, *version),
+        PodsAnswer::StoreReached(version) => (None, Some(*version)),
     };
     let (by, users) = match (listed, &pvc.cached) {
         (Some(users), _) if count(&users) == 0 => (By::List, 0),
-        (_, CachedUsers::Known { users, as_of }) if *as_of >= version => (By::Store, count(users)),
+        (_, CachedUsers::Known { users, as_of })
+            if version.is_some_and(|version| *as_of >= version) =>
+        {
+            (By::Store, count(users))
+        }
         _ => return None,
     };
     invariants::unused_after_deletion(pvc.deletion_seen, pods_answer.begun(), users).then_some(by)

@@ -28,7 +28,7 @@ impl UsersOf for LiveQueries<PodsQuery> {
         match pods_answer.as_ref().map(|pods_answer| pods_answer.answer()) {
             Some(PodsAnswer::Listed(listed)) => CachedUsers::Known {
                 users: listed.users_of(pvc),
-                as_of: listed.version(),
+                as_of: listed.version().unwrap_or_default(),
             },
             Some(PodsAnswer::StoreReached(_)) | None => CachedUsers::Unknown,
         }

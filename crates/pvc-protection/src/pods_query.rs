@@ -4,7 +4,8 @@
 //! version it is as good as a list: if pods change often, that takes milliseconds and costs one small request,
 //! however many pods there are. A quiet watch learns the version only from a bookmark, about once a minute, so
 //! that the namespace is listed if the store does not [reach it soon](Store::reaches_soon). Only versions of pods are
-//! compared with each other.
+//! compared with each other. A version before that of the store shows that the server's data went back (a restored
+//! etcd): the store proves nothing then, and the namespace is listed.
 //!
 //! A rule of [`row`](crate::row) asks for it; which pods count is decided by
 //! [`uses`](crate::uses::uses), as in the [crate's example](crate).
@@ -89,7 +90,7 @@ impl Query for PodsQuery {
 /// decided by [`uses`](crate::uses::uses), as in the [crate's example](crate).
 #[derive(Debug)]
 pub struct Listed {
-    version: ResourceVersion,
+    version: Option<ResourceVersion>,
     by_name: HashMap<Arc<str>, UsersOfName>,
     /// Pods that may use any PVC of the namespace, with their UIDs if they are shut down.
     of_any: Vec<AnyUser>,
@@ -117,14 +118,23 @@ impl Listed {
     /// A list at this version, with no pod yet.
     pub fn at(version: ResourceVersion) -> Self {
         Self {
-            version,
+            version: Some(version),
             by_name: HashMap::new(),
             of_any: Vec::new(),
         }
     }
 
-    /// The resource version of the list. A store that has reached it has seen every later change of the users.
-    pub fn version(&self) -> ResourceVersion {
+    /// The same for a store that was at `version` before the list was read.
+    pub(crate) fn after(self, version: ResourceVersion) -> Self {
+        Self {
+            version: self.version.filter(|listed| *listed >= version),
+            ..self
+        }
+    }
+
+    /// The resource version of the list. A store that has reached it has seen every later change of the users. `None` if
+    /// the store was later before the read: the server's data went back (a restored etcd).
+    pub fn version(&self) -> Option<ResourceVersion> {
         self.version
     }
 
@@ -217,8 +227,10 @@ impl PodsReader {
 
     async fn pods(&self, query: &PodsQuery) -> Result<PodsAnswer, ReadError> {
         let path = Resource::pods().path(Some(&query.0));
+        let before = self.pods.as_ref().map(Store::resource_version);
+        let before = before.unwrap_or_default();
         if let Some(pods) = &self.pods
-            && let Some(pods_answer) = self.by_store(pods, &path).await?
+            && let Some(pods_answer) = self.by_store(pods, before, &path).await?
         {
             return Ok(pods_answer);
         }
@@ -228,7 +240,7 @@ impl PodsReader {
         loop {
             let mut page = self.page(&path, &mut pages).await?;
             if pages.is_first() {
-                listed = Listed::at(page.resource_version);
+                listed = Listed::at(page.resource_version).after(before);
             }
             let token = page.continue_token.take();
             note_all(&mut listed, page)?;
@@ -242,17 +254,18 @@ impl PodsReader {
     async fn by_store(
         &self,
         pods: &Store<Pod>,
+        before: ResourceVersion,
         path: &str,
     ) -> Result<Option<PodsAnswer>, ReadError> {
         let first = self.page(path, &mut Pages::of(1)).await?;
         let now = first.resource_version;
         if first.continue_token.is_none() {
-            let mut listed = Listed::at(now);
+            let mut listed = Listed::at(now).after(before);
             note_all(&mut listed, first)?;
             return Ok(Some(PodsAnswer::Listed(Arc::new(listed))));
         }
         let more = first.remaining.unwrap_or(u64::MAX);
-        let reached = more >= FEW && pods.reaches_soon(now).await;
+        let reached = more >= FEW && pods.reaches_soon(now, before).await;
         Ok(reached.then_some(PodsAnswer::StoreReached(now)))
     }
 

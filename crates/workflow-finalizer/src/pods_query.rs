@@ -135,12 +135,13 @@ impl PodsReader {
 
     async fn pods(&self, query: &PodsQuery) -> Result<PodsState, ReadError> {
         if let Some(pods) = &self.pods {
+            let before = pods.resource_version();
             let mut pages = Pages::of(FIRST_PAGE);
             let mut first = self.page(&mut pages, |pages| query.list(pages)).await?;
             if !pages.turn(first.metadata.next.take())? {
                 return Ok(PodsState::HeldOf(Arc::new(first.owners().collect())));
             }
-            if pods.reaches_soon(first.version()?).await {
+            if pods.reaches_soon(first.version()?, before).await {
                 return Ok(PodsState::StoreReached);
             }
         }

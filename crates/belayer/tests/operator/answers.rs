@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::world::{BELAYER, NAMESPACE, World, eventually, let_pass, pod, within};
 
 mod undecodable;
+mod undone;
 
 fn patches() -> Match {
     Match::verb(Verb::Patch).resource("pods").client(BELAYER)
@@ -62,6 +63,26 @@ async fn log_lines_of_holds_and_releases_are_plain_text() {
     for debug in ["Some(", "row=", "0ns"] {
         assert!(log.lines(debug).is_empty(), "{:#?}", log.lines(debug));
     }
+}
+
+/// A standby sees the end of the pod long before the evidence exists, and that long before it leads.
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_release_does_not_count_that_of_a_standby() {
+    let log = Log::kept_from(tracing::Level::INFO);
+    let world = World::new();
+    let leader = world.run();
+    deleted_pod(&world).await;
+    let (guard, _standby) = world.standby();
+    leader.crash();
+    let_pass(Duration::from_secs(3_600)).await;
+    world.consume("a");
+    let_pass(Duration::from_secs(3_600)).await;
+    assert!(world.is_held("a"));
+    guard.extend(Instant::now() + Duration::from_secs(600));
+    eventually("the release", || world.find("a").is_none()).await;
+    let lines = log.lines(" released ");
+    assert_eq!(lines.len(), 1, "{}", log.text());
+    assert!(lines[0].contains("took=\"0s\""), "{}", lines[0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -386,62 +407,6 @@ async fn no_second_decision_on_a_cache_without_belayers_own_write() {
     paused.remove();
     let_pass(Duration::from_secs(60)).await;
     assert_eq!(world.pod_writes().len(), 1);
-}
-
-/// The server's answer to a patch that an admission webhook has undone: the object as it was.
-fn undone(world: &World, pod: &str) -> Answer {
-    let pod = world.find(pod).unwrap();
-    Answer::raw(200, "application/json", pod.to_string())
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_release_that_a_webhook_undoes_is_reported_and_tried_again() {
-    let world = World::new();
-    let _belayer = world.run();
-    let uid = world.workflow("build");
-    world.pod("a", "build", &uid);
-    eventually("the hold", || world.is_held("a")).await;
-    world.end("a");
-    let_pass(Duration::from_secs(1)).await;
-    world.consume("a");
-    let undo = Fault::on(patches()).answer(undone(&world, "a"));
-    let webhook = world.sandbox.faults().inject(undo);
-    within(Duration::from_secs(300), "the Event", || {
-        world.events("ReleaseDenied") > 0
-    })
-    .await;
-    assert!(world.is_held("a"));
-    webhook.remove();
-    within(Duration::from_secs(600), "the release", || {
-        !world.is_held("a")
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_removal_of_a_pod_that_a_webhook_undoes_is_tried_again() {
-    let log = Log::kept_from(tracing::Level::WARN);
-    let world = World::new();
-    let _belayer = world.run();
-    deleted_pod(&world).await;
-    world.consume("a");
-    let undo = Fault::on(patches()).answer(undone(&world, "a"));
-    let webhook = world.sandbox.faults().inject(undo);
-    eventually("the first try", || webhook.hits() > 0).await;
-    let_pass(Duration::from_secs(40)).await;
-    webhook.remove();
-    // Any write in the cluster: bookmarks of the watch, which come every minute, name its version.
-    world.create_namespace("other");
-    within(Duration::from_secs(120), "the release", || {
-        world.find("a").is_none()
-    })
-    .await;
-    assert_eq!(
-        log.lines("may have put the finalizer back").len(),
-        1,
-        "{}",
-        log.text()
-    );
 }
 
 /// An admission webhook for records whose backend is down.

@@ -344,10 +344,14 @@ impl Candidate {
             (LeaderState::Elected(_), _) => Action::Create(self.renewal(wall)),
             // A process that worked alone may still create it, however long it could not reach the
             // server.
-            (LeaderState::None | LeaderState::Alone { .. }, _) => {
-                self.observed = None;
-                Action::Create(self.acquisition(wall))
-            }
+            (LeaderState::None | LeaderState::Alone { .. }, _) => match self.holder_at(now) {
+                // The holder may write until its deadline, and creates the Lease again.
+                Holder::Held { left } => Action::Wait(left),
+                Holder::Vacant(_) | Holder::ThisReplica => {
+                    self.observed = None;
+                    Action::Create(self.acquisition(wall))
+                }
+            },
         }
     }
 

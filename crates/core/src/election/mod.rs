@@ -10,7 +10,9 @@
 //! deadline, counted from when the last successful renewal was **sent**, and requests in flight are
 //! cancelled ([`Leadership`]). The next leader waits for the whole lease duration, counted from
 //! when it **saw** that renewal, which is later. So two replicas never write at the same time, as
-//! long as their clocks run equally fast within the margin between both durations.
+//! long as their clocks run equally fast within the margin between both durations. A Lease that was
+//! deleted counts in the same way: the leader creates it again, and a standby that has seen it
+//! waits for its duration.
 //!
 //! A leader in doubt keeps its state and keeps reading the Lease. If it finds its own record
 //! unchanged, no other replica has led in the meantime, and it continues. If it finds the record of

@@ -11,7 +11,7 @@
 //! let patch = br#"{"metadata":{"labels":{"seen":"true"}}}"#;
 //! let key = ObjectKey::new("shop", "web-0");
 //! match executor.patch(&Resource::pods(), &key, patch, Class::Write).await? {
-//!     Patched::At(version) => println!("{key} is at version {}", version.get()),
+//!     Patched::At { version, .. } => println!("{key} is at version {}", version.get()),
 //!     Patched::DryRun => println!("{key} would be patched"),
 //! }
 //! # Ok(())
@@ -37,7 +37,7 @@ use crate::http::{
     Answer, METADATA_ONLY, METADATA_ONLY_AS_PROTOBUF, PatchKind, Request, RequestError, media_type,
 };
 use crate::object::{ObjectKey, Resource, ResourceVersion, Uid};
-use crate::slim::protobuf::{PROTOBUF, object_version};
+use crate::slim::protobuf::{PROTOBUF, version_and_finalizers};
 
 use lanes::{Lane, Lanes, Slot};
 pub use limits::{Bounds, Class, Limits};
@@ -84,8 +84,13 @@ pub enum Sent {
 /// variants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Patched {
-    /// The server applied it and responded with this version.
-    At(ResourceVersion),
+    /// The server applied it and responded with the object.
+    At {
+        /// The version of the object.
+        version: ResourceVersion,
+        /// The finalizers of the object.
+        finalizers: Vec<String>,
+    },
     /// It was not sent because of `--dry-run`.
     DryRun,
 }
@@ -270,9 +275,18 @@ impl Executor {
             .query("fieldManager", self.field_manager)
             .accept(METADATA_ONLY_AS_PROTOBUF);
         match self.write(&request, class).await? {
-            Sent::Applied(answer) => version_of(&answer).map(Patched::At).ok_or_else(|| {
-                RequestError::Decode("the response to a patch has no object with a version".into())
-            }),
+            Sent::Applied(answer) => {
+                let (version, finalizers) =
+                    version_and_finalizers_of(&answer).ok_or_else(|| {
+                        RequestError::Decode(
+                            "the response to a patch has no object with a version".into(),
+                        )
+                    })?;
+                Ok(Patched::At {
+                    version,
+                    finalizers,
+                })
+            }
             Sent::DryRun => Ok(Patched::DryRun),
         }
     }
@@ -283,8 +297,12 @@ impl Executor {
 /// [`Store::wait_for`](crate::informer::Store::wait_for) takes it; the [module's example](self)
 /// gets one by a patch.
 pub fn version_of(answer: &Answer) -> Option<ResourceVersion> {
+    version_and_finalizers_of(answer).map(|(version, _)| version)
+}
+
+fn version_and_finalizers_of(answer: &Answer) -> Option<(ResourceVersion, Vec<String>)> {
     if media_type(&answer.content_type) == PROTOBUF {
-        return object_version(&answer.body).ok();
+        return version_and_finalizers(&answer.body).ok();
     }
     #[derive(Deserialize)]
     struct Object {
@@ -294,9 +312,12 @@ pub fn version_of(answer: &Answer) -> Option<ResourceVersion> {
     #[serde(rename_all = "camelCase")]
     struct Metadata {
         resource_version: String,
+        #[serde(default)]
+        finalizers: Option<Vec<String>>,
     }
-    let object: Object = answer.json().ok()?;
-    ResourceVersion::parse(&object.metadata.resource_version)
+    let Object { metadata } = answer.json().ok()?;
+    let version = ResourceVersion::parse(&metadata.resource_version)?;
+    Some((version, metadata.finalizers.unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -314,31 +335,44 @@ mod tests {
 
     /// `k8s\0`, then the field of the message, in it the field of the metadata, in it version 42.
     const OBJECT: &[u8] = b"k8s\0\x12\x06\x0a\x04\x32\x0242";
-    /// The same without a version.
+    /// The same with the finalizer `h`.
+    const WITH_FINALIZER: &[u8] = b"k8s\0\x12\x09\x0a\x07\x32\x0242\x72\x01h";
+    /// Without a version.
     const NO_VERSION: &[u8] = b"k8s\0\x12\x02\x0a\x00";
 
     #[rstest]
-    #[case::protobuf(PROTOBUF, OBJECT, Some(42))]
+    #[case::protobuf(PROTOBUF, OBJECT, Some(42), &[])]
+    #[case::protobuf_with_a_finalizer(PROTOBUF, WITH_FINALIZER, Some(42), &["h"])]
     #[case::json(
         "application/json",
         br#"{"metadata":{"resourceVersion":"42"}}"#,
-        Some(42)
+        Some(42),
+        &[]
     )]
-    #[case::no_version(PROTOBUF, NO_VERSION, None)]
-    #[case::broken_off(PROTOBUF, b"k8s\0\x12\x06\x0a", None)]
-    #[case::invalid_protobuf(PROTOBUF, b"{}", None)]
-    #[case::no_object("application/json", b"[]", None)]
-    fn the_response_to_a_patch_has_the_version(
+    #[case::json_with_a_finalizer(
+        "application/json",
+        br#"{"metadata":{"resourceVersion":"42","finalizers":["h"]}}"#,
+        Some(42),
+        &["h"]
+    )]
+    #[case::no_version(PROTOBUF, NO_VERSION, None, &[])]
+    #[case::broken_off(PROTOBUF, b"k8s\0\x12\x06\x0a", None, &[])]
+    #[case::invalid_protobuf(PROTOBUF, b"{}", None, &[])]
+    #[case::no_object("application/json", b"[]", None, &[])]
+    fn the_response_to_a_patch_has_the_version_and_the_finalizers(
         #[case] content_type: &str,
         #[case] body: &'static [u8],
-        #[case] expected: Option<u64>,
+        #[case] version: Option<u64>,
+        #[case] finalizers: &[&str],
     ) {
         let answer = Answer {
             status: http::StatusCode::OK,
             content_type: content_type.to_owned(),
             body: Bytes::from_static(body),
         };
-        assert_eq!(version_of(&answer), expected.map(ResourceVersion::new));
+        let finalizers = finalizers.iter().map(ToString::to_string).collect();
+        let expected = version.map(|version| (ResourceVersion::new(version), finalizers));
+        assert_eq!(version_and_finalizers_of(&answer), expected);
     }
 
     #[tokio::test]

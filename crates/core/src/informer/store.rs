@@ -286,7 +286,13 @@ impl<K: Slim> Store<K> {
 
     /// Whether the store reaches this version within 250 ms and contains every object: it is then as good as a list at that
     /// version. A store of objects that do not change may never reach the version of a server on which others change.
-    pub async fn reaches_soon(&self, version: ResourceVersion) -> bool {
+    ///
+    /// `before` is the store's version from before the read that returned `version`. If that is the later one, the
+    /// server's data went back (a restored etcd), and the store has not followed yet.
+    pub async fn reaches_soon(&self, version: ResourceVersion, before: ResourceVersion) -> bool {
+        if version < before {
+            return false;
+        }
         let reached = tokio::time::timeout(SOON, self.wait_for(version)).await;
         matches!(reached, Ok(Ok(()))) && self.unreadable() == 0
     }

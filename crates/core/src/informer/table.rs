@@ -19,9 +19,10 @@ use slab::Slab;
 pub struct Stored<K> {
     /// The object.
     pub object: Arc<K>,
-    /// When the store first contained this UID.
+    /// When the store first contained this UID. Seen anew once the server's data went back (a restored etcd): what was
+    /// read before that says nothing about it.
     pub first_seen: LogicalTime,
-    /// When the store first contained this UID with a deletion timestamp.
+    /// When the store first contained this UID with a deletion timestamp, also counted from then.
     pub deletion_seen: Option<LogicalTime>,
 }
 
@@ -65,9 +66,8 @@ impl<K: Slim> Stored<K> {
 
     /// The next state of this UID.
     pub(super) fn followed_by(&self, object: Arc<K>, now: LogicalTime) -> Self {
-        let deletion_seen = self
-            .deletion_seen
-            .or_else(|| object.meta().is_deleting().then_some(now));
+        let is_deleting = object.meta().is_deleting();
+        let deletion_seen = is_deleting.then(|| self.deletion_seen.unwrap_or(now));
         Self {
             object,
             first_seen: self.first_seen,

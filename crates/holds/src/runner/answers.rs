@@ -89,11 +89,11 @@ impl<K: Slim> Shared<K> {
             Ok(mut newer) => {
                 self.unreadable.lock().remove(slim.key());
                 self.follow(slim, &mut newer, class);
+                let is_deleting = newer.meta().is_deleting();
+                let seen = || object.deletion_seen.unwrap_or_else(LogicalTime::now);
                 Next::Decide(Stored {
                     first_seen: object.first_seen,
-                    deletion_seen: object
-                        .deletion_seen
-                        .or_else(|| newer.meta().is_deleting().then(LogicalTime::now)),
+                    deletion_seen: is_deleting.then(seen),
                     object: Arc::new(newer),
                 })
             }

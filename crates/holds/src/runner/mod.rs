@@ -128,6 +128,7 @@ impl<K: Slim> Runner<K> {
 
     /// Starts `count` workers. They end when the queue is shut down.
     pub fn work(&self, count: usize) -> Workers<ObjectKey> {
+        self.shared.due.lock().restart();
         let shared = Arc::clone(&self.shared);
         Workers::spawn(count, self.shared.parts.queue.clone(), move |key| {
             let shared = Arc::clone(&shared);

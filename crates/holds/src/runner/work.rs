@@ -6,6 +6,7 @@ use hashbrown::HashMap;
 use tokio::time::Instant;
 
 use crate::conflict::{After, OnConflict};
+use crate::decision::Reach;
 use belayer_core::executor::{Patched, Work, Writes};
 use belayer_core::http::RequestError;
 use belayer_core::informer::{Lookup, Stored};
@@ -30,7 +31,7 @@ pub(super) const IN_PLACE_RETRIES: u32 = 5;
 /// A requeue after at least this time is a resync.
 const RESYNC: Duration = Duration::from_secs(60);
 
-/// When each key was first known to be releasable, or to wait for only one answer.
+/// When each key was first known to be releasable, or to wait for only one answer; not before the workers were started.
 #[derive(Debug, Default)]
 pub(super) struct Due(HashMap<ObjectKey, Instant>);
 
@@ -39,6 +40,12 @@ impl Due {
         if !self.0.contains_key(key) {
             self.0.insert(key.clone(), Instant::now());
         }
+    }
+
+    /// Counts from now: before, this replica was a standby.
+    pub(super) fn restart(&mut self) {
+        let now = Instant::now();
+        self.0.values_mut().for_each(|since| *since = now);
     }
 
     pub(super) fn forget(&mut self, key: &ObjectKey) -> Duration {
@@ -193,10 +200,17 @@ impl<K: Slim> Shared<K> {
             .parts
             .executor
             .patch(&self.parts.resource, key, body, merged.class());
-        if let Patched::At(version) = patched.await? {
+        if let Patched::At {
+            version,
+            finalizers,
+        } = patched.await?
+        {
             let known = object.object.resource_version();
+            if version > known {
+                self.own.wrote(key, version);
+            }
             let removes = meta.is_deleting() && patch.finalizers().is_empty();
-            if version <= known && !removes {
+            if patch.is_undone_in(&finalizers) || version <= known && !removes {
                 return Err(RequestError::Unchanged);
             }
             if version <= known {
@@ -212,8 +226,6 @@ impl<K: Slim> Shared<K> {
                         let _ = self.own.has_removed(key, now.object.resource_version());
                     }
                 }
-            } else {
-                self.own.wrote(key, version);
             }
         }
         Ok(())
@@ -313,9 +325,13 @@ impl<K: Slim> Shared<K> {
                 for (by, release) in releases {
                     let evidence = release.evidence().name();
                     let has = |finalizer: &str| object.object.meta().has_finalizer(finalizer);
-                    if has(release.hold()) {
+                    let removed: &[_] = match release.evidence().reach() {
+                        Reach::OwnHold => &[release.hold()],
+                        Reach::AllHolds => &self.parts.finalizers,
+                    };
+                    if removed.iter().any(|finalizer| has(finalizer)) {
                         each(*by, What::Released { evidence, took });
-                        if release.evidence().is_traced() && !dry {
+                        if has(release.hold()) && release.evidence().is_traced() && !dry {
                             count_unread(evidence, "enforce", object.object.key());
                         }
                     }

@@ -93,7 +93,13 @@ impl Snapshot {
     }
 
     fn listed_at(self, version: u64, pods: &[Pod]) -> Self {
-        let mut listed = Listed::at(ResourceVersion::new(version));
+        self.listed_after(0, version, pods)
+    }
+
+    /// The same for a pod store that was at the version `store` before the read.
+    fn listed_after(self, store: u64, version: u64, pods: &[Pod]) -> Self {
+        let [store, version] = [store, version].map(ResourceVersion::new);
+        let mut listed = Listed::at(version).after(store);
         pods.iter().for_each(|pod| listed.note(pod));
         let listed = PodsAnswer::Listed(Arc::new(listed));
         self.with(|pvc| {
@@ -250,6 +256,8 @@ fn does(decision: &PvcDecision) -> Does {
 #[case::row_04_its_users_say_nothing_either(pvc().held().listed(&[user("a")]).deleting(), 4, Does::Asks)]
 #[case::row_04_a_user_of_the_list_that_a_newer_store_shows_gone(
     pvc().held().deleting().listed_at(100, &[user("a")]), 4, Does::Releases)]
+#[case::row_04_a_store_from_before_the_data_went_back_does_not(
+    pvc().held().deleting().listed_after(100, 99, &[user("a")]), 4, Does::KeepsAndRechecks)]
 #[case::row_04_a_store_that_is_as_new_releases(pvc().held().deleting().store_reached(100), 4, Does::Releases)]
 #[case::row_04_a_store_that_fell_back_does_not(pvc().held().deleting().store_reached(101), 4, Does::Asks)]
 #[case::row_04_a_store_reached_before_the_deletion_was_seen(pvc().held().store_reached(100).deleting(), 4, Does::Asks)]

@@ -23,7 +23,7 @@ async fn reconcile(store: Store<OwnerMeta>, executor: Arc<Executor>, key: Object
     let patch = br#"{"metadata":{"labels":{"done":"true"}}}"#;
     let maps = Resource::config_maps();
     match executor.patch(&maps, &key, patch, Class::Write).await {
-        Ok(Patched::At(_) | Patched::DryRun) => Outcome::Done,
+        Ok(Patched::At { .. } | Patched::DryRun) => Outcome::Done,
         Err(_) => Outcome::Retry(Backoff::ERROR),
     }
 }

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use belayer_core::executor::Writes;
+use belayer_core::logged::Log;
 use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 use belayer_pvc_protection::Mode;
-use belayer_sandbox::{Fault, Gvr, Match, Subresource};
+use belayer_sandbox::{Answer, Fault, Gvr, Match, Subresource, Verb};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{PVCS, SHOP, Shop, protected_by_kubernetes};
@@ -246,6 +248,32 @@ async fn a_user_that_the_store_never_gets_is_listed_again() {
     shop.gone("data").await;
 }
 
+/// The server's data went back (a restored etcd), and the pod store has not followed yet: it has no such pod.
+#[tokio::test(start_paused = true)]
+async fn a_store_from_before_the_data_went_back_proves_nothing() {
+    let shop = Shop::new();
+    let _belayer = shop.run();
+    shop.held_pvc("data");
+    shop.pod("other", &[]);
+    let_pass(Duration::from_secs(1)).await;
+    let hidden = Fault::on(Match::watches().resource("pods").client(BELAYER))
+        .hide(Match::default().namespace(SHOP).name("web"));
+    shop.world.sandbox.faults().inject(hidden);
+    shop.pod("web", &["data"]);
+    let earlier = json!({
+        "apiVersion": "v1", "kind": "PodList", "items": [],
+        "metadata": { "resourceVersion": "2", "continue": "more", "remainingItemCount": 150 },
+    });
+    let earlier = Answer::raw(200, "application/json", earlier.to_string());
+    let list = Match::verb(Verb::List).resource("pods").client(BELAYER);
+    let list = Fault::on(list).answer(earlier).times(1);
+    let first_page = shop.world.sandbox.faults().inject(list);
+    shop.delete_pvc("data");
+    let_pass(Duration::from_secs(20)).await;
+    assert!(first_page.hits() > 0);
+    assert!(shop.is_held("data"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_restart_while_pvcs_wait_loses_nothing() {
     let shop = Shop::new();
@@ -309,14 +337,19 @@ async fn handing_over_leaves_no_hold_of_the_earlier_name() {
     shop.all_held(&["data", "late"]).await;
     belayer.stop().await;
     shop.delete_pvc("late");
-    let _belayer = shop.run_as(Mode::InPlace);
+    let log = Log::kept_from(tracing::Level::INFO);
+    let belayer = shop.run_as(Mode::InPlace);
     shop.gone("late").await;
+    assert_eq!(log.lines("released").len(), 1, "{}", log.text());
     eventually("both names are on it", || {
         shop.finalizers("data").len() == 2
     })
     .await;
     shop.delete_pvc("data");
     shop.gone("data").await;
+    assert_eq!(log.lines("released").len(), 2, "{}", log.text());
+    let_pass(A_WHILE).await;
+    assert_eq!(belayer.protection.signs(Timestamp::now()).by_others, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -369,7 +402,7 @@ async fn a_conflict_is_decided_again() {
     shop.held_pvc("data");
     let_pass(Duration::from_secs(1)).await;
     // The PVC watch is paused after the deletion: every patch meets a newer version.
-    let slow = Fault::on(Match::verb(belayer_sandbox::Verb::Patch).client(BELAYER))
+    let slow = Fault::on(Match::verb(Verb::Patch).client(BELAYER))
         .delay(Duration::from_millis(100))
         .times(1);
     shop.world.sandbox.faults().inject(slow);

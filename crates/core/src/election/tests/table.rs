@@ -63,6 +63,20 @@ fn without_a_lease_one_is_created() {
     assert_eq!(ask, Action::Create(record("me", 0)));
 }
 
+#[rstest]
+#[case::held("other", 64, Action::Wait(seconds(1)))]
+#[case::held_until_then("other", 65, Action::Create(record("me", 0)))]
+#[case::given_back("", 50, Action::Create(record("me", 0)))]
+fn a_deleted_lease_counts_until_its_end(
+    #[case] holder: &str,
+    #[case] now: u64,
+    #[case] expected: Action,
+) {
+    let mut standby = candidate();
+    standby.seen(Some(lease(holder, 1)), at(50), WALL);
+    assert_eq!(standby.seen(None, at(now), WALL), expected);
+}
+
 #[test]
 fn a_lease_that_was_given_back_is_acquired_at_once() {
     let ask = candidate().seen(Some(lease("", 1)), at(0), WALL);

@@ -48,12 +48,32 @@ async fn a_standby_takes_a_lease_that_is_given_back_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_lease_is_created_by_the_standby_at_once() {
+async fn a_deleted_lease_is_created_by_the_leader() {
+    let server = Server::new();
+    for tenths in 0..25 {
+        let (leader, standby) = settled(&server).await;
+        sleep(Duration::from_millis(tenths * 100)).await;
+        server.deletes();
+        for _ in 0..300 {
+            assert!(leader.leadership.may_write() && !standby.leadership.may_write());
+            sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(standby.resigns().await, Ended::Resigned);
+        assert_eq!(leader.resigns().await, Ended::Resigned);
+    }
+}
+
+/// As a Lease that is not renewed: the leader may write until its deadline.
+#[tokio::test(start_paused = true)]
+async fn a_deleted_lease_of_a_leader_that_is_killed_is_created_one_lease_duration_later() {
     let server = Server::new();
     let (leader, standby) = settled(&server).await;
+    server.next_write().await;
     leader.ended.abort();
     server.deletes();
-    assert_eq!(until_led(&standby).await, Duration::ZERO);
+    let took = until_led(&standby).await;
+    let expected = Duration::from_millis(14_999)..=Duration::from_millis(15_500);
+    assert!(expected.contains(&took), "{took:?}");
 }
 
 /// Whenever in the pause of the standby the leader renewed for the last time.

@@ -312,10 +312,13 @@ impl<K: Slim> Store<K> {
         };
         // The list as a whole is newer; if this item is not, the stored one stays.
         let is_older = listed.resource_version() < old.resource_version();
-        if Arc::ptr_eq(&old.object, &listed.object) || fit == Fit::Follows && is_older {
-            return;
-        }
-        let new = old.followed_by(Arc::clone(&listed.object), now);
+        let is_same = Arc::ptr_eq(&old.object, &listed.object);
+        let object = Arc::clone(&listed.object);
+        let new = match fit {
+            Fit::Follows if is_same || is_older => return,
+            Fit::Follows => old.followed_by(object, now),
+            Fit::Regresses => Stored::fresh(object, now),
+        };
         if let Some(old) = table.insert(new.clone())
             && self.is_update(&new.object, &old.object)
         {

@@ -99,6 +99,15 @@ async fn a_list_that_stays_older_is_accepted_in_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_does_not_reach_a_version_from_before_its_own() {
+    let mut run = by_pages([page(100, &[])]);
+    run.expect_events(&["at 100", "synced"]).await;
+    let [earlier, version] = [99, 100].map(ResourceVersion::new);
+    assert!(run.store.reaches_soon(version, version).await);
+    assert!(!run.store.reaches_soon(earlier, version).await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_older_streaming_list_is_requested_again_too() {
     let mut run = by_stream([
         watch(&[list_end(100), event("ERROR", &error_status(410, "Expired"))]),

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::server::*;
 use crate::informer::StreamingList;
+use crate::logical_time::LogicalTime;
 use crate::object::ResourceVersion;
 use crate::slim::{Continuity, Pod};
 
@@ -305,4 +306,40 @@ async fn a6_a_store_that_takes_over_keeps_the_order_of_end_and_deletion() {
     assert!(seen.containers()[0].unfinished_at_deletion);
     let seen = after([page(9, &[ended])], 9).await;
     assert!(!seen.containers()[0].unfinished_at_deletion);
+}
+
+/// The server's data goes back (a restored etcd): what was read before it proves nothing about what is seen after it.
+#[rstest]
+#[case::to_before_the_deletion(pending(3), false)]
+#[case::to_after_the_deletion(deleting(4, &json!([])), true)]
+#[case::to_the_same_version(deleting(7, &json!([])), true)]
+#[tokio::test(start_paused = true)]
+async fn a_deletion_is_seen_anew_once_the_data_went_back(
+    #[case] restored: String,
+    #[case] is_deleting: bool,
+) {
+    let listed = || page(8, std::slice::from_ref(&restored));
+    let deleted = deleting(9, &json!([]));
+    let mut replies = vec![page(10, &[deleting(7, &json!([]))]), status(410, "")];
+    replies.extend((0..4).map(|_| listed()));
+    replies.extend([slow_watch(&[(5, modified(deleted))])]);
+    let run = run_to(replies, 10).await;
+    let stored = || run.store.lookup(&Run::<Pod>::key("a")).found().unwrap();
+    let before = stored();
+    while run.store.resource_version() != ResourceVersion::new(8) {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    let between = LogicalTime::now();
+    assert!(stored().first_seen > before.first_seen);
+    assert_eq!(stored().deletion_seen.is_some(), is_deleting);
+    assert!(
+        stored()
+            .deletion_seen
+            .is_none_or(|seen| Some(seen) > before.deletion_seen && seen < between)
+    );
+    run.store.wait_for(ResourceVersion::new(9)).await.unwrap();
+    assert_eq!(
+        stored().deletion_seen.is_some_and(|seen| seen > between),
+        !is_deleting
+    );
 }

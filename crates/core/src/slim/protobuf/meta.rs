@@ -275,15 +275,25 @@ pub(crate) fn version_of(message: &[u8]) -> Result<ResourceVersion, DecodeError>
     Err(DecodeError::Missing("metadata.resourceVersion"))
 }
 
-/// The version of an object in its envelope.
-pub(crate) fn object_version(bytes: &[u8]) -> Result<ResourceVersion, DecodeError> {
-    for field in Fields::of(Envelope::open(bytes)?.message) {
-        let field = field?;
+/// The version and the finalizers of an object in its envelope.
+pub(crate) fn version_and_finalizers(
+    bytes: &[u8],
+) -> Result<(ResourceVersion, Vec<String>), DecodeError> {
+    let mut fields = Fields::of(Envelope::open(bytes)?.message);
+    let metadata = loop {
+        let field = fields.next().ok_or(DecodeError::Missing("metadata"))??;
         if field.number == 1 {
-            return version_of(field.bytes("metadata")?);
+            break field.bytes("metadata")?;
+        }
+    };
+    let mut finalizers = Vec::new();
+    for field in Fields::of(metadata) {
+        let field = field?;
+        if field.number == number::FINALIZERS {
+            finalizers.push(field.text("metadata.finalizers")?.into_owned());
         }
     }
-    Err(DecodeError::Missing("metadata"))
+    Ok((version_of(metadata)?, finalizers))
 }
 
 /// The value of one annotation in a message `ObjectMeta`.

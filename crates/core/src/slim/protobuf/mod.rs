@@ -77,7 +77,7 @@ mod pod;
 
 pub use envelope::{Envelope, MAGIC, PROTOBUF};
 pub use fields::{Field, Fields, Value};
-pub(crate) use meta::{annotation, object_version, version_of};
+pub(crate) use meta::{annotation, version_and_finalizers, version_of};
 pub use meta::{identity, meta};
 
 use super::{DecodeContext, DecodeError, Namespace, OwnerMeta, Pvc, Slim};
