@@ -185,16 +185,22 @@ impl Site {
         self.change_gate(drained).await.map(|_| ())
     }
 
+    /// Whether the namespace and the CRDs are guarded with the gate of this namespace.
+    pub(crate) async fn is_guarded(&self) -> Result<bool, RequestError> {
+        let path = guards().object_path(&ObjectKey::cluster(NAMESPACE_GUARD));
+        match self.reader.json::<PolicyObject>(&Request::get(path)).await {
+            Ok(guard) => Ok(guard.spec["paramRef"]["namespace"] == *self.namespace),
+            Err(error) if matches!(error.class(), ErrorClass::NotFound | ErrorClass::NotServed) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Deletes the binding of the policy that guards the namespace and the CRDs. With the first of them its parameter is
     /// deleted, and then it would deny the deletion of the others. Returns whether there was one.
     pub(crate) async fn remove_guard(&self) -> Result<bool, RequestError> {
-        let kind = Resource::new(
-            "admissionregistration.k8s.io",
-            "v1",
-            "ValidatingAdmissionPolicyBinding",
-            "validatingadmissionpolicybindings",
-        );
-        self.delete(&kind, NAMESPACE_GUARD).await
+        self.delete(&guards(), NAMESPACE_GUARD).await
     }
 
     /// Sets the gate to normal. After a first try whose answer was lost, it may be normal already.
@@ -305,6 +311,16 @@ impl Site {
     pub(crate) fn is_dry_run(&self) -> bool {
         self.executor.writes() == Writes::DryRun
     }
+}
+
+/// The kind of the binding of the policy that guards the namespace and the CRDs.
+fn guards() -> Resource {
+    Resource::new(
+        "admissionregistration.k8s.io",
+        "v1",
+        "ValidatingAdmissionPolicyBinding",
+        "validatingadmissionpolicybindings",
+    )
 }
 
 fn is_terminating(error: &RequestError) -> bool {
