@@ -152,11 +152,10 @@ impl Drain {
         let resumed = async {
             let _waiting = contact.waiting();
             let mut pause = FIRST_PAUSE;
-            let mut is_first = true;
+            let mut written = false;
             loop {
-                match self.site.open_gate(is_first).await {
+                match self.site.open_gate(&mut written).await {
                     Err(error) if error.class().is_transient() => {
-                        is_first = false;
                         tokio::time::sleep(pause).await;
                         pause = (pause * 2).min(LONGEST_PAUSE);
                     }

@@ -203,14 +203,16 @@ impl Site {
         self.delete(&guards(), NAMESPACE_GUARD).await
     }
 
-    /// Sets the gate to normal. After a first try whose answer was lost, it may be normal already.
-    pub(crate) async fn open_gate(&self, is_first: bool) -> Result<Resumed, RequestError> {
+    /// Sets the gate to normal. Sets `written` before it writes: if the answer is lost, the gate may be normal at the
+    /// next try.
+    pub(crate) async fn open_gate(&self, written: &mut bool) -> Result<Resumed, RequestError> {
         let normal = |state: &GateObject| {
             let change = state.to_normal();
-            let resumed = if change.is_empty() && is_first {
-                Resumed::NotDraining
-            } else {
+            *written |= !change.is_empty();
+            let resumed = if *written {
                 Resumed::Ended(state.with(&change).still_off())
+            } else {
+                Resumed::NotDraining
             };
             (change, resumed)
         };
@@ -222,7 +224,7 @@ impl Site {
     /// Returns what `change` returns besides.
     async fn change_gate<T>(
         &self,
-        change: impl Fn(&GateObject) -> (Change, T),
+        mut change: impl FnMut(&GateObject) -> (Change, T),
     ) -> Result<Option<T>, RequestError> {
         let mut attempt = 0;
         loop {

@@ -143,3 +143,17 @@ async fn a_drain_whose_last_write_never_succeeds_is_an_error() {
     assert_eq!((report.outcome, report.exit_code), (Outcome::Error, 1));
     assert!(report.timed_out);
 }
+
+/// Only a write may have ended the drain although its answer was lost.
+#[tokio::test(start_paused = true)]
+async fn a_failed_read_does_not_end_a_drain_that_was_not_in_progress() {
+    let world = installed();
+    let reads = Match::verb(Verb::Get).resource("gates").client(ADMIN);
+    let fault = Fault::on(reads)
+        .times(1)
+        .answer(Answer::service_unavailable());
+    let fault = world.sandbox.faults().inject(fault);
+    let resumed = drain(&world, Writes::Sent).resume(&Silent).await.unwrap();
+    assert_eq!(fault.hits(), 1);
+    assert_eq!(resumed, Resumed::NotDraining);
+}
