@@ -167,16 +167,16 @@ pub struct StatusArguments {
 #[derive(Debug, Clone, Args)]
 #[command(mut_arg("output", |output| output.value_parser(Output::of_data())))]
 pub struct CheckArguments {
-    /// Controllers to check for, as `belayer run` takes them
+    /// Controllers to check for, as `belayer run` takes them [default: those of the
+    /// configuration]
     #[arg(
         long,
         value_name = "LIST",
-        default_value = "*",
         value_delimiter = ',',
         allow_hyphen_values = true,
         env = "BELAYER_CONTROLLERS"
     )]
-    pub controllers: Vec<String>,
+    pub controllers: Option<Vec<String>>,
 
     /// Name of their Lease [default: belayer]
     #[arg(long, value_name = "NAME")]
