@@ -115,7 +115,7 @@ impl Settings {
         sources: &Sources,
     ) -> Result<Self, Failure> {
         let namespace = arguments.own.name(sources)?;
-        let controllers = controllers(arguments, source)?;
+        let controllers = controllers(arguments.controllers.as_deref(), source)?;
         let gates = gates(arguments, source)?;
         let components = components(arguments, source, &controllers, &gates)?;
         let [metrics, health, debug] = source.endpoints().map_err(Failure::configuration)?;
@@ -224,8 +224,12 @@ fn limits(arguments: &RunArguments, source: &Source) -> Result<Limits, Failure> 
     })
 }
 
-fn controllers(arguments: &RunArguments, source: &Source) -> Result<Controllers, Failure> {
-    let (controllers, key) = match (&arguments.controllers, &source.config.controllers) {
+/// The controllers to run: a flag takes precedence over the file.
+pub(crate) fn controllers(
+    flag: Option<&[String]>,
+    source: &Source,
+) -> Result<Controllers, Failure> {
+    let (controllers, key) = match (flag, &source.config.controllers) {
         (Some(list), _) => {
             let wrong = |error| anyhow::anyhow!("--controllers: {error}");
             let read = Controllers::parse(list).map_err(wrong);

@@ -41,8 +41,13 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// A watch that ends sooner is broken, or the gate changes often.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// Longest pause between failed reads.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Longest pause after a short watch. A drain must be noticed soon, however often the gate changes: until then this
+/// process adds finalizers again that the drain has removed.
+const LONGEST_PAUSE_AFTER_SHORT: Duration = Duration::from_secs(1);
+
+/// Longest pause between failed reads, well below [`SETTLE`](crate::passes::SETTLE), the time that a drain leaves to
+/// the replicas to notice it.
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
 /// Time limit of a watch while a switch may not be turned on: the reviews are repeated after it.
 const REVIEW_SECONDS: u64 = 20;
@@ -208,7 +213,7 @@ impl Follower {
                 }
                 Ok(Waited::Short) => {
                     failures = failures.saturating_add(1);
-                    pause_after(failures)
+                    pause_after(failures).min(LONGEST_PAUSE_AFTER_SHORT)
                 }
                 Err(error) => {
                     let cause = error.to_string();
@@ -395,7 +400,7 @@ enum Kept {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waited {
     Long,
-    /// Short: a pause follows, longer each time, so that a gate that changes often is read less often.
+    /// Short: a pause follows, so that a gate that changes often is read less often.
     Short,
 }
 

@@ -13,6 +13,7 @@ use belayer_core::http::RequestError;
 use belayer_core::object::Resource;
 use belayer_core::words::one_or_many;
 use belayer_holds::gate::GateClient;
+use belayer_holds::names::NAMESPACE_GUARD;
 use belayer_inspect::kinds::discover;
 use belayer_inspect::reader::{Reader, Trouble, explain};
 
@@ -151,11 +152,10 @@ impl Drain {
         let resumed = async {
             let _waiting = contact.waiting();
             let mut pause = FIRST_PAUSE;
-            let mut is_first = true;
+            let mut written = false;
             loop {
-                match self.site.open_gate(is_first).await {
+                match self.site.open_gate(&mut written).await {
                     Err(error) if error.class().is_transient() => {
-                        is_first = false;
                         tokio::time::sleep(pause).await;
                         pause = (pause * 2).min(LONGEST_PAUSE);
                     }
@@ -447,28 +447,51 @@ impl Drain {
         if !self.is_everything() || report.taken.dry_run {
             return;
         }
-        // If no gate is served, there is none to mark, and the guard denies every deletion.
-        let is_guarded = matches!(
-            report.gate,
-            GateState::Draining | GateState::WasDraining | GateState::NotServed
-        );
-        if report.outcome != Outcome::Clean || !is_guarded {
+        let mut failure = None;
+        if report.outcome != Outcome::Clean || report.gate == GateState::Untouched {
             return;
         }
         let unguarded = async {
-            self.site.mark().await?;
-            self.site.remove_guard().await
+            let _waiting = self.site.reader.contact().waiting();
+            let mut pause = FIRST_PAUSE;
+            loop {
+                match self.unguard(report.gate).await {
+                    Err(error) if error.class().is_transient() => {
+                        failure = Some(error);
+                        tokio::time::sleep(pause).await;
+                        pause = (pause * 2).min(LONGEST_PAUSE);
+                    }
+                    ended => return ended,
+                }
+            }
         };
-        match unguarded.await {
+        let why = match tokio::time::timeout(self.timeout, unguarded).await {
             // The API servers notice it late.
-            Ok(true) => tokio::time::sleep(NOTICED).await,
-            Ok(false) => {}
-            Err(error) => report.notes.push(format!(
-                "could not end the guard of Belayer's namespace and CRDs: {}; the policy belayer-namespace-guard may \
-                 still deny their deletion",
-                explain(&error)
-            )),
+            Ok(Ok(true)) => return tokio::time::sleep(NOTICED).await,
+            Ok(Ok(false)) => return,
+            Ok(Err(error)) => Some(error),
+            Err(_) => {
+                report.timed_out = true;
+                report.outcome = Outcome::Error;
+                failure
+            }
+        };
+        let why = why.map_or_else(|| "no answer".to_owned(), |error| explain(&error));
+        report.notes.push(format!(
+            "could not end the guard of Belayer's namespace and CRDs: {why}; while the policy {NAMESPACE_GUARD} denies their \
+             deletion: kubectl delete validatingadmissionpolicybinding {NAMESPACE_GUARD}"
+        ));
+    }
+
+    /// Ends the guard of the namespace and the CRDs. Without a gate there is none to mark, and the guard denies every
+    /// deletion. Returns whether there was a guard.
+    async fn unguard(&self, gate: GateState) -> Result<bool, RequestError> {
+        // Belayer may run in another namespace, which stays guarded.
+        if gate == GateState::NoNamespace && !self.site.is_guarded().await? {
+            return Ok(false);
         }
+        self.site.mark().await?;
+        self.site.remove_guard().await
     }
 }
 

@@ -185,26 +185,34 @@ impl Site {
         self.change_gate(drained).await.map(|_| ())
     }
 
+    /// Whether the namespace and the CRDs are guarded with the gate of this namespace.
+    pub(crate) async fn is_guarded(&self) -> Result<bool, RequestError> {
+        let path = guards().object_path(&ObjectKey::cluster(NAMESPACE_GUARD));
+        match self.reader.json::<PolicyObject>(&Request::get(path)).await {
+            Ok(guard) => Ok(guard.spec["paramRef"]["namespace"] == *self.namespace),
+            Err(error) if matches!(error.class(), ErrorClass::NotFound | ErrorClass::NotServed) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Deletes the binding of the policy that guards the namespace and the CRDs. With the first of them its parameter is
     /// deleted, and then it would deny the deletion of the others. Returns whether there was one.
     pub(crate) async fn remove_guard(&self) -> Result<bool, RequestError> {
-        let kind = Resource::new(
-            "admissionregistration.k8s.io",
-            "v1",
-            "ValidatingAdmissionPolicyBinding",
-            "validatingadmissionpolicybindings",
-        );
-        self.delete(&kind, NAMESPACE_GUARD).await
+        self.delete(&guards(), NAMESPACE_GUARD).await
     }
 
-    /// Sets the gate to normal. After a first try whose answer was lost, it may be normal already.
-    pub(crate) async fn open_gate(&self, is_first: bool) -> Result<Resumed, RequestError> {
+    /// Sets the gate to normal. Sets `written` before it writes: if the answer is lost, the gate may be normal at the
+    /// next try.
+    pub(crate) async fn open_gate(&self, written: &mut bool) -> Result<Resumed, RequestError> {
         let normal = |state: &GateObject| {
             let change = state.to_normal();
-            let resumed = if change.is_empty() && is_first {
-                Resumed::NotDraining
-            } else {
+            *written |= !change.is_empty();
+            let resumed = if *written {
                 Resumed::Ended(state.with(&change).still_off())
+            } else {
+                Resumed::NotDraining
             };
             (change, resumed)
         };
@@ -216,7 +224,7 @@ impl Site {
     /// Returns what `change` returns besides.
     async fn change_gate<T>(
         &self,
-        change: impl Fn(&GateObject) -> (Change, T),
+        mut change: impl FnMut(&GateObject) -> (Change, T),
     ) -> Result<Option<T>, RequestError> {
         let mut attempt = 0;
         loop {
@@ -305,6 +313,16 @@ impl Site {
     pub(crate) fn is_dry_run(&self) -> bool {
         self.executor.writes() == Writes::DryRun
     }
+}
+
+/// The kind of the binding of the policy that guards the namespace and the CRDs.
+fn guards() -> Resource {
+    Resource::new(
+        "admissionregistration.k8s.io",
+        "v1",
+        "ValidatingAdmissionPolicyBinding",
+        "validatingadmissionpolicybindings",
+    )
 }
 
 fn is_terminating(error: &RequestError) -> bool {

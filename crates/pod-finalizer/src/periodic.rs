@@ -98,6 +98,7 @@ impl PeriodicTask {
         while ticks.next().await.is_some() {
             self.tick().await;
         }
+        self.consumers.end(&self.finalizer);
     }
 
     async fn tick(&mut self) {

@@ -168,16 +168,15 @@ pub struct StatusArguments {
 #[command(mut_arg("output", |output| output.value_parser(Output::of_data())))]
 pub struct CheckArguments {
     /// Controllers whose requirements are checked; same syntax as in
-    /// `belayer run`
+    /// `belayer run` [default: those of the configuration]
     #[arg(
         long,
         value_name = "LIST",
-        default_value = "*",
         value_delimiter = ',',
         allow_hyphen_values = true,
         env = "BELAYER_CONTROLLERS"
     )]
-    pub controllers: Vec<String>,
+    pub controllers: Option<Vec<String>>,
 
     /// Name of their Lease [default: belayer]
     #[arg(long, value_name = "NAME")]

@@ -9,10 +9,10 @@ use belayer_inspect::reader::Reader;
 
 use super::arguments::CheckArguments;
 use super::{BOUNDS, INCOMPLETE, parts};
-use crate::controllers::Controllers;
 use crate::election::{Election, ElectionArguments};
 use crate::exit::Failure;
 use crate::kubeconfig::Sources;
+use crate::options::controllers;
 use crate::screen::Screen;
 
 /// Exit code if something that Belayer needs is missing.
@@ -25,8 +25,7 @@ pub(super) const MISSING: u8 = 3;
 /// If the cluster cannot be reached; and, with an exit code of its own, if something is missing.
 pub async fn run_check(arguments: CheckArguments) -> Result<(), Failure> {
     let source = arguments.read.source()?;
-    let controllers = Controllers::parse(&arguments.controllers)
-        .map_err(|error| Failure::configuration(anyhow::anyhow!("--controllers: {error}")))?;
+    let controllers = controllers(arguments.controllers.as_deref(), &source)?;
     let own_namespace = arguments.read.own.name(&Sources::from_env())?;
     let flags = ElectionArguments {
         leader_elect_resource_name: arguments.leader_elect_resource_name.clone(),

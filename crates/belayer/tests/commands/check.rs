@@ -1,5 +1,6 @@
 //! `belayer check` with all permissions.
 
+use belayer::controllers::CONTROLLERS;
 use belayer_sandbox::{Answer, Fault, Gvr, Match, Verb};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use kube::Api;
@@ -178,6 +179,39 @@ async fn a7_owners_without_effect_are_reported(#[case] owner: &str, #[case] says
     let findings = answer.json()["parts"][2]["findings"].to_string();
     let says = format!("podRecreation.owners {says}");
     assert!(findings.contains(&says), "{findings}");
+}
+
+/// `belayer run` and `belayer check` take the controllers from the same sources.
+#[rstest]
+#[case::of_the_file(&[], &["pod-finalizer", "workflow-finalizer", "pod-recreation"])]
+#[case::of_the_flag(&["--controllers=pvc-protection"], &["pvc-protection"])]
+#[tokio::test(flavor = "multi_thread")]
+async fn the_controllers_of_the_configuration_are_checked(
+    #[case] flags: &[&str],
+    #[case] expected: &[&str],
+) {
+    let world = World::new().await;
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("belayer.yaml");
+    std::fs::write(
+        &config,
+        "apiVersion: config.belayer.dev/v1alpha1\ncontrollers: ['*', pod-recreation, '-pvc-protection']\n",
+    )
+    .unwrap();
+    let config = format!("--config={}", config.display());
+    let answer = world
+        .run(&[&["check", &config, "-ojson"], flags].concat())
+        .await;
+    let report = answer.json();
+    let parts = report["parts"].as_array().unwrap();
+    let names = parts.iter().map(|part| part["name"].as_str().unwrap());
+    let names: Vec<_> = names.collect();
+    let controllers: Vec<_> = CONTROLLERS.iter().map(|one| one.name).collect();
+    let checked: Vec<_> = names
+        .into_iter()
+        .filter(|name| controllers.contains(name))
+        .collect();
+    assert_eq!(checked, expected, "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

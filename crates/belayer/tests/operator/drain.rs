@@ -2,6 +2,7 @@
 //! it does in which order, what it reports, and which holds stay.
 
 mod reported;
+mod requests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -667,25 +668,4 @@ async fn a_cluster_without_belayer_is_checked_completely() {
     assert_eq!(report.outcome, Outcome::Clean);
     assert_eq!(report.gate, GateState::NoNamespace);
     assert!(!world.is_held("a"));
-}
-
-/// Without the kind of its parameter the guard denies every deletion, and no drain can mark the gate.
-#[tokio::test(start_paused = true)]
-async fn without_the_kind_of_the_gate_the_guard_is_removed() {
-    const GUARD: &str = "belayer-namespace-guard";
-    let world = installed();
-    let crds = Gvr::CUSTOMRESOURCEDEFINITIONS;
-    world.delete(&crds, None, "gates.belayer.dev");
-    let guards = Gvr::new(
-        "admissionregistration.k8s.io",
-        "v1",
-        "validatingadmissionpolicybindings",
-    );
-    let guard = json!({ "metadata": { "name": GUARD }, "spec": { "policyName": GUARD } });
-    world.create(&guards, None, guard);
-    let report = drained(&world).await;
-    assert_eq!(report.outcome, Outcome::Clean);
-    assert_eq!(report.gate, GateState::NotServed);
-    assert!(world.cluster().get(&guards, None, GUARD).is_err());
-    assert!(report.notes.is_empty(), "{:?}", report.notes);
 }

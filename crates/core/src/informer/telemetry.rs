@@ -10,6 +10,8 @@ use crate::metric_names as names;
 pub(super) struct Telemetry {
     kind: SharedString,
     objects: Gauge,
+    /// How many of the objects in the gauge are this informer's. During a reload two informers of a kind run.
+    held: f64,
     lag: Gauge,
     bad_objects: Counter,
     contact: Instant,
@@ -21,6 +23,7 @@ impl Telemetry {
         let kind = SharedString::from(kind);
         Self {
             objects: metrics::gauge!(names::INFORMER_OBJECTS, "kind" => kind.clone()),
+            held: 0.0,
             lag: metrics::gauge!(names::INFORMER_LAG, "kind" => kind.clone()),
             bad_objects: metrics::counter!(names::INFORMER_BAD_OBJECTS, "kind" => kind.clone()),
             contact: Instant::now(),
@@ -43,10 +46,12 @@ impl Telemetry {
         self.lag.set(self.contact.elapsed().as_secs_f64());
     }
 
-    pub(super) fn holds(&self, objects: usize) {
+    pub(super) fn holds(&mut self, objects: usize) {
         // `f64` is exact up to 2^53 objects.
         #[allow(clippy::cast_precision_loss)]
-        self.objects.set(objects as f64);
+        let objects = objects as f64;
+        self.objects.increment(objects - self.held);
+        self.held = objects;
     }
 
     pub(super) fn listed(&self, cause: &'static str) {
@@ -62,8 +67,9 @@ impl Telemetry {
 }
 
 impl Drop for Telemetry {
-    /// An informer that has ended is not silent.
+    /// An informer that has ended is not silent and has no objects.
     fn drop(&mut self) {
         self.lag.set(0.0);
+        self.holds(0);
     }
 }

@@ -77,6 +77,12 @@ impl Consumers {
         }
     }
 
+    /// Forgets all owners: after a reload nothing publishes a kind that the configuration does not name any more.
+    pub(super) fn end(mut self, finalizer: &PodFinalizer) {
+        self.silent.clear();
+        self.publish(finalizer, Instant::now());
+    }
+
     /// Publishes the longest silence of all namespaces, by kind.
     fn publish(&self, finalizer: &PodFinalizer, now: Instant) {
         for (kind, owners) in &finalizer.parts.owners {

@@ -250,7 +250,7 @@ seccompProfile:
 - apiGroups: [admissionregistration.k8s.io]
   resources: [validatingadmissionpolicybindings]
   resourceNames: [belayer-namespace-guard]
-  verbs: [delete]
+  verbs: [get, delete]
 - apiGroups: [""]
   resources: [namespaces]
   verbs: [get, list]
