@@ -85,6 +85,9 @@ fn a_known_controller(
       ("argocd/argocd-application-controller", "quay.io/argoproj/argocd:v3", 0)], "down")]
 #[case::argo_cd_of_openshift("resources-finalizer.argocd.argoproj.io", "Application",
     &[("openshift-gitops/openshift-gitops-application-controller", "openshift-gitops-1/argocd-rhel8", 1)], "alive")]
+#[case::an_application_set("resources-finalizer.argocd.argoproj.io", "ApplicationSet",
+    &[("argocd/argocd-application-controller", "quay.io/argoproj/argocd:v3", 1),
+      ("argocd/argocd-applicationset-controller", "quay.io/argoproj/argocd:v3", 0)], "down")]
 #[case::crossplane_without_a_provider("finalizer.managedresource.crossplane.io", "Bucket",
     &[("crossplane-system/crossplane", "xpkg.crossplane.io/crossplane/crossplane:v2", 1)], "gone")]
 #[case::a_crossplane_provider("finalizer.managedresource.crossplane.io", "Bucket",
@@ -232,6 +235,9 @@ fn the_deployments_of_belayer_are_told_apart(
 #[case::of_gke("networking.gke.io/neg-finalizer")]
 #[case::karpenter_of_a_provider("karpenter.sh/termination")]
 #[case::ack_of_eks("finalizers.s3.services.k8s.aws/Bucket")]
+#[case::argo_cd_of_eks("resources-finalizer.argocd.argoproj.io")]
+#[case::argo_cd_of_eks_by_propagation("resources-finalizer.argocd.argoproj.io/background")]
+#[case::argo_cd_of_eks_with_hooks("post-delete-finalizer.argocd.argoproj.io/cleanup")]
 #[case::openshift_with_a_hosted_control_plane(
     "ingresscontroller.operator.openshift.io/finalizer-ingresscontroller"
 )]
@@ -240,7 +246,7 @@ fn the_absence_of_a_controller_that_may_run_elsewhere_proves_nothing(#[case] fin
     let entry = KNOWN_FINALIZERS.find(finalizer).unwrap();
     let workloads = ReadResult::Found(vec![]);
     let seen = observed(&workloads, &[]);
-    let health = of_known(entry, "Any", &seen, at(0));
+    let health = of_known(entry, "Application", &seen, at(0));
     assert_eq!(name_of(&health), "unknown", "{health:?}");
 }
 
