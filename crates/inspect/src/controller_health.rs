@@ -128,6 +128,12 @@ impl OwnDeployment<'_> {
     }
 }
 
+/// Kubernetes' own manager.
+const MANAGER: &str = "kube-controller-manager";
+
+/// The usual name of a cloud's manager.
+const CLOUD_MANAGER: &str = "cloud-controller-manager";
+
 /// A Lease counts as renewed for this many times its duration.
 const GRACE_LENGTHS: i64 = 4;
 
@@ -186,11 +192,17 @@ pub(crate) fn of_known(
         None => (found, Vec::new()),
     };
     let ready = found.iter().find(|workload| workload.ready > 0);
-    // When a controller moves to another namespace, its Lease stays behind.
+    // When a controller moves to another namespace, its Lease stays behind. The manager of each cloud has another name,
+    // and may have another Lease.
     if seen.own.is_none()
         && let Some(ready) = ready
     {
-        leases.retain(|(lease, (is_renewed, _))| *is_renewed || lease.is_in(&ready.namespace));
+        let is_of_a_cloud = |one: &&&Controller| one.name == CLOUD_MANAGER;
+        let mut clouds = controllers.iter().filter(is_of_a_cloud);
+        let may_have_another = clouds.any(|usual| usual.name != ready.name);
+        leases.retain(|(lease, (is_renewed, _))| {
+            *is_renewed || !may_have_another && lease.is_in(&ready.namespace)
+        });
     }
     let has_expired = !leases.is_empty() && !is_renewed;
     let mut proof = texts(leases);
@@ -206,7 +218,7 @@ pub(crate) fn of_known(
         (None, Some(first)) => ControllerHealth::Down(proof, Some(workload(first))),
         // kube-controller-manager renews its Lease wherever it runs. Those of others remain when their provider runs
         // another one.
-        (None, None) if has_expired && controllers.iter().any(|one| one.switch.is_some()) => {
+        (None, None) if has_expired && controllers.iter().any(|one| one.name == MANAGER) => {
             ControllerHealth::Down(proof, None)
         }
         (None, None) => {

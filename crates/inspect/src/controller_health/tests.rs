@@ -149,6 +149,35 @@ fn a_hosted_controller_is_judged_by_its_lease(
     assert_eq!(name_of(&health), expected, "{health:?}");
 }
 
+/// The Lease of an earlier one stays behind when a provider runs another one.
+#[rstest]
+#[case::of_the_provider(None, "unknown")]
+#[case::in_the_cluster(Some("hcloud-cloud-controller-manager"), "alive")]
+#[case::without_a_leader(Some("cloud-controller-manager"), "down")]
+fn an_old_lease_says_nothing_about_another_manager_of_a_cloud(
+    #[case] name: Option<&str>,
+    #[case] expected: &str,
+) {
+    let entry = KNOWN_FINALIZERS.find("service.kubernetes.io/load-balancer-cleanup");
+    let manager = |name: &str| Workload {
+        kind: "daemonset",
+        namespace: "kube-system".to_owned(),
+        name: name.to_owned(),
+        desired: 1,
+        ready: 1,
+        images: vec![],
+    };
+    let workloads = ReadResult::Found(name.map(manager).into_iter().collect());
+    let lease = lease(-3_600);
+    let lease = lease.map(|lease| Lease {
+        place: "kube-system/cloud-controller-manager".to_owned(),
+        ..lease
+    });
+    let seen = observed(&workloads, &[&lease]);
+    let health = of_known(entry.unwrap(), "Service", &seen, at(0));
+    assert_eq!(name_of(&health), expected, "{health:?}");
+}
+
 #[test]
 fn a_lease_that_stayed_behind_in_another_namespace_does_not_count() {
     let ReadResult::Found(mut workloads) = operator(1) else {
