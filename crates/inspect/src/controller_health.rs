@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use belayer_core::object::Resource;
 use jiff::Timestamp;
 
 use crate::known_finalizers::{Controller, Entry};
@@ -140,18 +141,18 @@ const GRACE_LENGTHS: i64 = 4;
 /// Judges the controller of a known finalizer on objects of `kind`.
 pub(crate) fn of_known(
     entry: &Entry,
-    kind: &str,
+    kind: &Resource,
     seen: &Observed<'_>,
     now: Timestamp,
 ) -> ControllerHealth {
-    let controllers = entry.controllers_of(kind);
+    let controllers = entry.controllers_of(&kind.kind);
     let has_its_name = |workload: &&Workload| {
         let mut all = controllers.iter();
         all.any(|controller| controller.is(&workload.namespace, &workload.name))
     };
     let has_its_image = |workload: &&Workload| {
         let mut images = workload.images.iter();
-        images.any(|image| entry.images.iter().any(|part| image.contains(&**part)))
+        images.any(|image| entry.has_image(image, &kind.group))
     };
     let mut leases = Vec::new();
     let mut missing = Vec::new();
@@ -223,6 +224,15 @@ pub(crate) fn of_known(
         }
         (None, None) => {
             let checked = (workloads.len(), rest.as_slice());
+            if entry.by_group {
+                missing.push(format!(
+                    "whether {} runs: no Deployment, StatefulSet or DaemonSet runs an image that is named after the API \
+                     group {}",
+                    entry.owner, kind.group
+                ));
+                let known = proof;
+                return ControllerHealth::Unknown { known, missing };
+            }
             not_found(entry, &controllers, checked, proof, missing)
         }
     }

@@ -41,11 +41,14 @@ fn health_of_known(
     world: &World,
     now: Timestamp,
 ) -> ControllerHealth {
-    let kind = &object.object.kind.resource.kind;
-    let places = entry.controllers_of(kind).into_iter().filter_map(|one| {
-        let lease = one.lease.as_ref()?;
-        Some(format!("{}/{lease}", one.namespace))
-    });
+    let kind = &object.object.kind.resource;
+    let places = entry
+        .controllers_of(&kind.kind)
+        .into_iter()
+        .filter_map(|one| {
+            let lease = one.lease.as_ref()?;
+            Some(format!("{}/{lease}", one.namespace))
+        });
     let own = entry
         .component()
         .map(|component| own_deployment(entry, component, world));
