@@ -91,6 +91,8 @@ pub(crate) struct Observed<'a> {
     pub workloads: &'a ReadResult<Vec<Workload>>,
     /// The Leases of the known controllers.
     pub leases: Vec<&'a ReadResult<Lease>>,
+    /// Places of workloads that are controllers of other objects: `namespace/name`.
+    pub of_others: Vec<&'a str>,
     /// For a controller of Belayer's: what tells its Deployment from the others.
     pub own: Option<OwnDeployment<'a>>,
 }
@@ -182,15 +184,17 @@ pub(crate) fn of_known(
             missing,
         };
     };
-    let mut found: Vec<&Workload> = workloads.iter().filter(has_its_name).collect();
+    let is_of_others = |one: &&Workload| seen.of_others.iter().any(|place| one.is_at(place));
+    let (of_others, candidates): (Vec<_>, Vec<_>) = workloads.iter().partition(is_of_others);
+    let mut found: Vec<&Workload> = candidates.iter().copied().filter(has_its_name).collect();
     // Other parts of a project often run the same image. Those of Belayer are separated below.
     if found.is_empty() || seen.own.is_some() {
         let is_one = |one: &&Workload| has_its_name(one) || has_its_image(one);
-        found = workloads.iter().filter(is_one).collect();
+        found = candidates.into_iter().filter(is_one).collect();
     }
     let (found, rest) = match &seen.own {
         Some(own) => own.separate(found, entry),
-        None => (found, Vec::new()),
+        None => (found, of_others),
     };
     let ready = found.iter().find(|workload| workload.ready > 0);
     // When a controller moves to another namespace, its Lease stays behind. The manager of each cloud has another name,
@@ -269,11 +273,13 @@ fn not_found(
         names.join(" or ")
     );
     if !rest.is_empty() {
-        let rest: Vec<_> = rest.iter().map(|workload| workload.place()).collect();
-        absent = format!(
-            "apart from other parts of Belayer ({}), {absent}",
-            rest.join(", ")
-        );
+        let places: Vec<_> = rest.iter().map(|workload| workload.place()).collect();
+        let what = if entry.is_belayers() {
+            "other parts of Belayer"
+        } else {
+            "controllers of other objects"
+        };
+        absent = format!("apart from {what} ({}), {absent}", places.join(", "));
     }
     proof.insert(0, absent);
     if missing.is_empty() {

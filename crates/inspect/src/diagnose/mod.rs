@@ -512,3 +512,6 @@ fn why<T>(read: Option<&ReadResult<T>>) -> String {
         .unwrap_or("not read")
         .to_owned()
 }
+
+#[cfg(test)]
+mod tests;
