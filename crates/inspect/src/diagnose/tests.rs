@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 
 use belayer_core::executor::Bounds;
-use belayer_sandbox::{Actor, DeleteOptions, Gvr, Propagation, Sandbox};
+use belayer_sandbox::{
+    Actor, DeleteOptions, Gvr, Patch, Propagation, Sandbox, Subresource, WriteOptions,
+};
 use jiff::ToSpan as _;
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::explain::Belayer;
 use crate::reader::Reader;
-use crate::report::{Group, Report, Verdict};
+use crate::report::{Cause, Group, Report, Verdict};
 use crate::scan::Silent;
 use crate::stuck::{Query, stuck};
 
@@ -131,4 +133,91 @@ async fn a22_the_controller_of_the_instance_id_counts(
         let others = "controllers of other objects (deployment argo/workflow-controller, deployment team-b/workflow-controller)";
         assert!(group.proof[0].contains(others), "{group:#?}");
     }
+}
+
+/// ConfigMaps that own each other or themselves: the place of each in the list, and that of its owner.
+#[rstest]
+#[case::each_other(&["b", "a"], true)]
+#[case::in_a_ring(&["b", "c", "a"], true)]
+#[case::itself(&["a"], true)]
+#[case::in_a_chain(&["", "a", "b"], false)]
+#[tokio::test]
+async fn objects_that_wait_for_each_other_are_a_cycle(
+    #[case] owners: &[&str],
+    #[case] is_cycle: bool,
+) {
+    let names: Vec<_> = ["a", "b", "c"].into_iter().take(owners.len()).collect();
+    let objects = names.iter().map(|name| {
+        json!({ "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": name, "namespace": "st" } })
+    });
+    let world = World::new(&objects.collect::<Vec<_>>());
+    let (cluster, actor) = (world.0.cluster(), Actor::new("test"));
+    let uid = |name: &str| {
+        let found = cluster.get(&Gvr::CONFIGMAPS, Some("st"), name).unwrap();
+        found["metadata"]["uid"].clone()
+    };
+    for (name, owner) in names
+        .iter()
+        .zip(owners)
+        .filter(|(_, owner)| !owner.is_empty())
+    {
+        let patch = json!({ "metadata": { "ownerReferences": [{ "apiVersion": "v1", "kind": "ConfigMap",
+            "name": owner, "uid": uid(owner), "blockOwnerDeletion": true }] } });
+        cluster
+            .patch(
+                &actor,
+                &Gvr::CONFIGMAPS,
+                Some("st"),
+                name,
+                Patch::Merge(patch),
+                Subresource::None,
+                &WriteOptions::default(),
+            )
+            .unwrap();
+    }
+    for name in &names {
+        let foreground = Some(Propagation::Foreground);
+        world.delete(&Gvr::CONFIGMAPS, Some("st"), name, foreground);
+    }
+    let report = world.report().await;
+    let text = format!("{report:#?}");
+    assert_eq!(text.contains("Nothing to do"), !is_cycle, "{text}");
+    if is_cycle {
+        let group = &report.groups[0];
+        assert_eq!((report.groups.len(), group.objects.len()), (1, names.len()));
+        assert_eq!(group.verdict, Verdict::Waiting);
+        let commands = group.next.iter();
+        let commands: Vec<_> = commands
+            .filter_map(|step| step.command.as_deref())
+            .collect();
+        assert_eq!(commands, ["kubectl -n st edit configmaps a"], "{text}");
+    }
+}
+
+/// The attacher keeps its finalizer while any attachment names the volume.
+#[rstest]
+#[case::attached(true, "pv is attached to n1")]
+#[case::not_attached(false, "pv is not attached to n1")]
+#[tokio::test]
+async fn a_volume_waits_for_every_attachment(#[case] attached: bool, #[case] says: &str) {
+    let world = World::new(&[
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": { "name": "pv", "finalizers": ["external-attacher/csi-example-com"] },
+            "spec": { "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"],
+                "csi": { "driver": "csi.example.com", "volumeHandle": "v" } },
+        }),
+        json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": "va" },
+            "spec": { "attacher": "csi.example.com", "nodeName": "n1",
+                "source": { "persistentVolumeName": "pv" } },
+            "status": { "attached": attached },
+        }),
+    ]);
+    let volumes = Gvr::new("", "v1", "persistentvolumes");
+    world.delete(&volumes, None, "pv", None);
+    let group = world.group().await;
+    assert_eq!(group.cause, Cause::VolumeAttached, "{group:#?}");
+    assert!(group.proof[0].contains(says), "{group:#?}");
 }
