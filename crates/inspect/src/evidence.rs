@@ -375,6 +375,7 @@ mod tests {
             namespaced: true,
             singular: "pod".to_owned(),
             short_names: Vec::new(),
+            deletable: true,
             versions: Vec::new(),
         };
         Terminating {
