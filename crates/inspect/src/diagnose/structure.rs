@@ -441,11 +441,11 @@ fn cycle<'a>(object: &'a Terminating, world: &'a World) -> Option<Vec<&'a Object
 fn wait_for_each_other(cycle: &[&ObjectRef]) -> Diagnosis {
     let (headline, proof) = match cycle {
         [_] => (
-            "the object waits for its own deletion (foreground deletion)",
+            "the object owns itself and waits for its own deletion (foreground deletion)",
             "its owner reference with blockOwnerDeletion names itself",
         ),
         _ => (
-            "the objects wait for each other (foreground deletion)",
+            "the owner references are a cycle, so that each object waits for another one (foreground deletion)",
             "their owner references with blockOwnerDeletion are a cycle: each is deleted after the next one",
         ),
     };
@@ -455,8 +455,8 @@ fn wait_for_each_other(cycle: &[&ObjectRef]) -> Diagnosis {
     let first = cycle.iter().min_by_key(|one| (one.kind.name(), &one.key));
     found.next.extend(first.map(|first| {
         Step::run(
-            "Remove this owner reference, or its field blockOwnerDeletion, from one object: the garbage collector then deletes \
-             them by itself",
+            "Remove this owner reference, or its field blockOwnerDeletion, from one object: the garbage collector then goes on \
+             by itself",
             first.kubectl("edit"),
         )
     }));
