@@ -23,6 +23,9 @@ use crate::reader::{ReadResult, Reader, explain};
 /// The finalizer by which a workflow controller itself holds its pods.
 pub const STATUS_FINALIZER: &str = "workflows.argoproj.io/status";
 
+/// The finalizers that a workflow controller removes from its pods and workflows.
+pub(crate) const FINALIZERS: [&str; 2] = [STATUS_FINALIZER, "workflows.argoproj.io/artifact-gc"];
+
 /// The environment variable of a workflow controller that switches its own finalizer on.
 pub const OWN_FINALIZER: &str = "ARGO_POD_STATUS_CAPTURE_FINALIZER";
 
@@ -31,6 +34,9 @@ pub const INSTANCE_LABEL: &str = "workflows.argoproj.io/controller-instanceid";
 
 /// Part of the images of the workflow controller.
 const IMAGE: &str = "workflow-controller";
+
+/// Its Lease, with its instance ID at the end.
+const LEASE: &str = "workflow-controller";
 
 /// Its ConfigMap, unless `--configmap` names another one.
 const CONFIG_MAP: &str = "workflow-controller-configmap";
@@ -58,6 +64,15 @@ impl WorkflowController {
     pub fn may_process(&self, instance: &str, namespace: &str) -> bool {
         self.instance.as_deref().is_none_or(|own| own == instance)
             && self.namespace.as_deref().is_none_or(|own| own == namespace)
+    }
+
+    /// `NAMESPACE/NAME` of its Lease; `None` if its instance ID is unknown.
+    pub(crate) fn lease(&self) -> Option<String> {
+        let (namespace, _) = self.place.split_once('/')?;
+        Some(match self.instance.as_deref()? {
+            "" => format!("{namespace}/{LEASE}"),
+            id => format!("{namespace}/{LEASE}-{id}"),
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use belayer_core::object::Resource;
 use jiff::Timestamp;
 
 use crate::known_finalizers::{Controller, Entry};
@@ -90,6 +91,8 @@ pub(crate) struct Observed<'a> {
     pub workloads: &'a ReadResult<Vec<Workload>>,
     /// The Leases of the known controllers.
     pub leases: Vec<&'a ReadResult<Lease>>,
+    /// Places of workloads that are controllers of other objects: `namespace/name`.
+    pub of_others: Vec<&'a str>,
     /// For a controller of Belayer's: what distinguishes its Deployment from the others.
     pub own: Option<OwnDeployment<'a>>,
 }
@@ -128,24 +131,30 @@ impl OwnDeployment<'_> {
     }
 }
 
+/// Kubernetes' own manager.
+const MANAGER: &str = "kube-controller-manager";
+
+/// The usual name of a cloud's manager.
+const CLOUD_MANAGER: &str = "cloud-controller-manager";
+
 /// A Lease counts as renewed for this many times its duration.
 const GRACE_LENGTHS: i64 = 4;
 
 /// Judges the controller of a known finalizer on objects of `kind`.
 pub(crate) fn of_known(
     entry: &Entry,
-    kind: &str,
+    kind: &Resource,
     seen: &Observed<'_>,
     now: Timestamp,
 ) -> ControllerHealth {
-    let controllers = entry.controllers_of(kind);
+    let controllers = entry.controllers_of(&kind.kind);
     let has_its_name = |workload: &&Workload| {
         let mut all = controllers.iter();
         all.any(|controller| controller.is(&workload.namespace, &workload.name))
     };
     let has_its_image = |workload: &&Workload| {
         let mut images = workload.images.iter();
-        images.any(|image| entry.images.iter().any(|part| image.contains(&**part)))
+        images.any(|image| entry.has_image(image, &kind.group))
     };
     let mut leases = Vec::new();
     let mut missing = Vec::new();
@@ -175,22 +184,30 @@ pub(crate) fn of_known(
             missing,
         };
     };
-    let mut found: Vec<&Workload> = workloads.iter().filter(has_its_name).collect();
+    let is_of_others = |one: &&Workload| seen.of_others.iter().any(|place| one.is_at(place));
+    let (of_others, candidates): (Vec<_>, Vec<_>) = workloads.iter().partition(is_of_others);
+    let mut found: Vec<&Workload> = candidates.iter().copied().filter(has_its_name).collect();
     // Other parts of a project often run the same image. Those of Belayer are separated below.
     if found.is_empty() || seen.own.is_some() {
         let is_one = |one: &&Workload| has_its_name(one) || has_its_image(one);
-        found = workloads.iter().filter(is_one).collect();
+        found = candidates.into_iter().filter(is_one).collect();
     }
     let (found, rest) = match &seen.own {
         Some(own) => own.separate(found, entry),
-        None => (found, Vec::new()),
+        None => (found, of_others),
     };
     let ready = found.iter().find(|workload| workload.ready > 0);
-    // When a controller moves to another namespace, its Lease stays behind.
+    // When a controller moves to another namespace, its Lease stays behind. The manager of each cloud has another name,
+    // and may have another Lease.
     if seen.own.is_none()
         && let Some(ready) = ready
     {
-        leases.retain(|(lease, (is_renewed, _))| *is_renewed || lease.is_in(&ready.namespace));
+        let is_of_a_cloud = |one: &&&Controller| one.name == CLOUD_MANAGER;
+        let mut clouds = controllers.iter().filter(is_of_a_cloud);
+        let may_have_another = clouds.any(|usual| usual.name != ready.name);
+        leases.retain(|(lease, (is_renewed, _))| {
+            *is_renewed || !may_have_another && lease.is_in(&ready.namespace)
+        });
     }
     let has_expired = !leases.is_empty() && !is_renewed;
     let mut proof = texts(leases);
@@ -206,11 +223,20 @@ pub(crate) fn of_known(
         (None, Some(first)) => ControllerHealth::Down(proof, Some(workload(first))),
         // kube-controller-manager renews its Lease wherever it runs. Those of others remain when their provider runs
         // another one.
-        (None, None) if has_expired && controllers.iter().any(|one| one.switch.is_some()) => {
+        (None, None) if has_expired && controllers.iter().any(|one| one.name == MANAGER) => {
             ControllerHealth::Down(proof, None)
         }
         (None, None) => {
             let checked = (workloads.len(), rest.as_slice());
+            if entry.by_group {
+                missing.push(format!(
+                    "whether {} runs: no Deployment, StatefulSet or DaemonSet runs an image that is named after the API \
+                     group {}",
+                    entry.owner, kind.group
+                ));
+                let known = proof;
+                return ControllerHealth::Unknown { known, missing };
+            }
             not_found(entry, &controllers, checked, proof, missing)
         }
     }
@@ -247,11 +273,13 @@ fn not_found(
         names.join(" or ")
     );
     if !rest.is_empty() {
-        let rest: Vec<_> = rest.iter().map(|workload| workload.place()).collect();
-        absent = format!(
-            "apart from other parts of Belayer ({}), {absent}",
-            rest.join(", ")
-        );
+        let places: Vec<_> = rest.iter().map(|workload| workload.place()).collect();
+        let what = if entry.is_belayers() {
+            "other parts of Belayer"
+        } else {
+            "controllers of other objects"
+        };
+        absent = format!("apart from {what} ({}), {absent}", places.join(", "));
     }
     proof.insert(0, absent);
     if missing.is_empty() {

@@ -91,7 +91,7 @@ pub(crate) struct World {
     pub webhooks: Webhooks,
     /// All workloads, if objects are stuck.
     pub workloads: ReadResult<Vec<Workload>>,
-    /// The workflow controllers of Argo, if a stuck pod has their own finalizer.
+    /// The workflow controllers of Argo, if a stuck object has a finalizer of theirs.
     pub argo: ReadResult<Vec<WorkflowController>>,
     /// The Leases of known controllers and Belayer's, by `namespace/name`.
     pub leases: BTreeMap<String, ReadResult<Lease>>,
@@ -143,11 +143,8 @@ pub(crate) async fn gather(
     });
 
     let of_argo = stuck.iter().any(|object| {
-        is(object, "pods")
-            && object
-                .finalizers
-                .iter()
-                .any(|name| name == argo::STATUS_FINALIZER)
+        let mut finalizers = object.finalizers.iter();
+        finalizers.any(|name| argo::FINALIZERS.contains(&&**name))
     });
 
     let namespaces = each(names("namespaces"), |name| namespace(reader, name));
@@ -163,8 +160,7 @@ pub(crate) async fn gather(
         dead_apis,
         webhooks,
         workloads,
-        argo,
-        (own_leases, leases),
+        (argo, (own_leases, leases)),
     ) = futures::join!(
         namespaces,
         pods,
@@ -179,8 +175,11 @@ pub(crate) async fn gather(
             }
         },
         when(any, workloads(reader)),
-        when(of_argo, argo::controllers(reader)),
-        leases(reader, belayer, &stuck),
+        async {
+            let argo = when(of_argo, argo::controllers(reader)).await;
+            let leases = leases(reader, belayer, &stuck, &argo).await;
+            (argo, leases)
+        },
     );
     let node_names = relevant_nodes(&stuck, &pods, &attachments);
     let nodes = each(node_names, |name| node(reader, name)).await;
@@ -273,6 +272,7 @@ async fn leases(
     reader: &Reader,
     belayer: &Belayer,
     stuck: &[Terminating],
+    argo: &ReadResult<Vec<WorkflowController>>,
 ) -> (OwnLeases, BTreeMap<String, ReadResult<Lease>>) {
     let own = OwnLeases::read(reader, belayer, stuck).await;
     let finalizers: BTreeSet<&str> = stuck
@@ -280,6 +280,7 @@ async fn leases(
         .flat_map(|object| object.finalizers.iter().map(String::as_str))
         .chain(stuck.iter().any(is_namespace).then_some("kubernetes"))
         .collect();
+    let of_argo = argo.found().into_iter().flatten();
     let places: BTreeSet<String> = finalizers
         .into_iter()
         .filter_map(|finalizer| belayer.known.find(finalizer))
@@ -289,6 +290,7 @@ async fn leases(
             Some(format!("{}/{lease}", controller.namespace))
         })
         .chain(own.to_read(belayer, stuck))
+        .chain(of_argo.filter_map(WorkflowController::lease))
         .collect();
     let leases = each(places.into_iter().collect(), |place| lease(reader, place)).await;
     (own, leases)
@@ -373,6 +375,7 @@ mod tests {
             namespaced: true,
             singular: "pod".to_owned(),
             short_names: Vec::new(),
+            deletable: true,
             versions: Vec::new(),
         };
         Terminating {

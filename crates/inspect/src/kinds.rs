@@ -46,6 +46,8 @@ pub struct Kind {
     pub singular: String,
     /// Short names, such as `po`.
     pub short_names: Vec<String>,
+    /// Whether the server deletes its objects. Objects of another kind keep no namespace and no owner.
+    pub deletable: bool,
 }
 
 impl Kind {
@@ -168,8 +170,8 @@ fn select(versions: Vec<Version>) -> Discovered {
             let (Some(plural), Some(kind)) = (served.resource, kind) else {
                 continue;
             };
-            let listed = served.verbs.iter().any(|verb| verb == "list");
-            if !listed || plural.contains('/') || is_left_out(&version.group, &plural) {
+            let may = |verb: &str| served.verbs.iter().any(|served| served == verb);
+            if !may("list") || plural.contains('/') || is_left_out(&version.group, &plural) {
                 continue;
             }
             let at = seen.entry((version.group.clone(), plural.clone()));
@@ -178,6 +180,7 @@ fn select(versions: Vec<Version>) -> Discovered {
                 known.versions.push(version.version.clone());
                 continue;
             }
+            let deletable = may("delete");
             let singular = served.singular_resource.filter(|name| !name.is_empty());
             kinds.push(Kind {
                 resource: Resource::new(&version.group, &version.version, &kind, &plural),
@@ -185,6 +188,7 @@ fn select(versions: Vec<Version>) -> Discovered {
                 namespaced: served.scope.as_deref() == Some(NAMESPACED),
                 singular: singular.unwrap_or_else(|| kind.to_lowercase()),
                 short_names: served.short_names,
+                deletable,
             });
         }
     }
@@ -304,6 +308,7 @@ mod tests {
             namespaced: true,
             singular: "pod".into(),
             short_names: vec!["po".into()],
+            deletable: true,
         }
     }
 
@@ -318,6 +323,7 @@ mod tests {
             namespaced: true,
             singular: "scaledobject".into(),
             short_names: vec!["so".into()],
+            deletable: true,
         };
         for word in [
             "so",
@@ -369,6 +375,28 @@ mod tests {
             assert_eq!(group, expected, "{word}");
         }
         assert_eq!(&*found.find("gadgets").unwrap().resource.version, "v1");
+    }
+
+    /// OLM's package manifests are computed in every namespace.
+    #[rstest]
+    #[case(&["get", "list"], false)]
+    #[case(&["get", "list", "delete"], true)]
+    fn a_kind_without_the_verb_delete_is_not_deletable(
+        #[case] verbs: &[&str],
+        #[case] expected: bool,
+    ) {
+        let served = resource(APIResource {
+            name: "packagemanifests".to_owned(),
+            kind: "PackageManifest".to_owned(),
+            verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+            ..APIResource::default()
+        });
+        let version = Version {
+            group: "packages.operators.coreos.com".to_owned(),
+            version: "v1".to_owned(),
+            served: Ok(vec![served]),
+        };
+        assert_eq!(select(vec![version]).kinds[0].deletable, expected);
     }
 
     /// OpenShift shows namespaces as projects, with their UIDs and without their finalizers.

@@ -46,6 +46,10 @@ pub struct Entry {
     pub lost: String,
     /// Whether its controller may run outside the cluster.
     pub hosted: bool,
+    /// Whether each API group has another controller. It is recognised by its image alone, whose name must consist of
+    /// words of the group: `provider-aws-s3` of `s3.aws.upbound.io`.
+    #[serde(default)]
+    pub by_group: bool,
     /// The workloads that remove it.
     pub controllers: Vec<Controller>,
     /// Substrings of the names of their images.
@@ -168,6 +172,12 @@ impl Entry {
         self.owner.strip_prefix(BELAYERS)
     }
 
+    /// Whether a workload of this image may remove it from objects of an API group.
+    pub(crate) fn has_image(&self, image: &str, group: &str) -> bool {
+        self.images.iter().any(|part| image.contains(&**part))
+            && (!self.by_group || is_of_group(image, group))
+    }
+
     /// The workloads that remove it from objects of a kind.
     pub fn controllers_of(&self, kind: &str) -> Vec<&Controller> {
         let fitting = |controller: &&Controller| {
@@ -191,6 +201,18 @@ impl Controller {
             Matching::Exact => namespace == self.namespace && name == self.name,
         }
     }
+}
+
+/// Words in the names of images that say nothing about the API group.
+const GENERAL: &[&str] = &["controller", "family", "provider", "upjet"];
+
+/// Whether the name of an image consists of words of an API group.
+fn is_of_group(image: &str, group: &str) -> bool {
+    let name = image.rsplit('/').next().unwrap_or_default();
+    let name = name.split([':', '@']).next().unwrap_or_default();
+    let words = name.split('-').filter(|word| !GENERAL.contains(word));
+    let mut words = words.peekable();
+    words.peek().is_some() && words.all(|word| group.split('.').any(|label| label == word))
 }
 
 /// Whether `text` matches a pattern in which `*` stands for any text.
@@ -251,6 +273,7 @@ mod tests {
                     controller.matching != Matching::Suffix || controller.lease.is_some();
                 assert!(!needs_place || !controller.namespace.is_empty(), "{name}");
             }
+            assert!(!entry.by_group || entry.controllers.is_empty(), "{name}");
             for image in &entry.images {
                 assert!(image.len() > 6, "{name}: {image:?} matches too much");
             }

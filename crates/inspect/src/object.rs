@@ -216,6 +216,7 @@ mod tests {
             namespaced: true,
             singular: "rolebinding".to_owned(),
             short_names: Vec::new(),
+            deletable: true,
             versions: Vec::new(),
         };
         let kind = Arc::new(kind);

@@ -210,6 +210,22 @@ impl Reader {
         path: &str,
         accept: &str,
         selector: Option<&str>,
+        page: F,
+    ) -> Result<(), RequestError>
+    where
+        F: FnMut(Answer) -> Fut,
+        Fut: Future<Output = Result<Option<String>, RequestError>>,
+    {
+        let selector = selector.map(|selector| ("labelSelector", selector));
+        self.queried_pages(path, accept, selector, page).await
+    }
+
+    /// The same with any query parameter.
+    pub(crate) async fn queried_pages<F, Fut>(
+        &self,
+        path: &str,
+        accept: &str,
+        query: Option<(&'static str, &str)>,
         mut page: F,
     ) -> Result<(), RequestError>
     where
@@ -219,8 +235,8 @@ impl Reader {
         let mut pages = Pages::of(LARGE_PAGE);
         loop {
             let mut request = pages.request(path).accept(accept.to_owned());
-            if let Some(selector) = selector {
-                request = request.query("labelSelector", selector);
+            if let Some((name, value)) = query {
+                request = request.query(name, value);
             }
             let answer = match self.read(&request).await {
                 Err(error) if pages.halve(&error) => continue,

@@ -86,7 +86,8 @@ struct Part {
     objects: u64,
 }
 
-/// Lists every kind. [`Inspector`](crate::Inspector) calls it.
+/// Lists every kind whose objects can be deleted: the controllers of Kubernetes wait for no other.
+/// [`Inspector`](crate::Inspector) calls it.
 pub async fn scan(
     reader: &Reader,
     discovered: &Discovered,
@@ -96,7 +97,7 @@ pub async fn scan(
     let kinds: Vec<_> = discovered
         .kinds
         .iter()
-        .filter(|kind| *scope == Scope::Cluster || kind.namespaced)
+        .filter(|kind| kind.deletable && (*scope == Scope::Cluster || kind.namespaced))
         .cloned()
         .collect();
     progress.kinds(kinds.len());
@@ -316,5 +317,50 @@ impl Scan {
                 && past.unsigned_abs() >= older_than
                 && selector.matches(&found.labels)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belayer_core::executor::Bounds;
+    use belayer_core::object::Resource;
+    use belayer_sandbox::{Answer, Fault, Match, Sandbox, Verb};
+
+    use super::*;
+
+    /// Neither the namespace controller nor the garbage collector waits for its objects.
+    #[tokio::test]
+    async fn a_kind_whose_objects_cannot_be_deleted_is_not_listed() {
+        let sandbox = Sandbox::builder().build();
+        sandbox
+            .load_yaml("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")
+            .unwrap();
+        let secrets = Match::verb(Verb::List).resource("secrets");
+        let no = Fault::on(secrets).answer(Answer::forbidden("no"));
+        sandbox.faults().inject(no);
+        let reader = Reader::new(sandbox.client(), Bounds::default());
+        let kinds = [
+            Resource::config_maps(),
+            Resource::new("", "v1", "Secret", "secrets"),
+        ];
+        for deletable in [true, false] {
+            let kinds = kinds.iter().map(|resource| {
+                Arc::new(Kind {
+                    resource: resource.clone(),
+                    versions: Vec::new(),
+                    namespaced: true,
+                    singular: String::new(),
+                    short_names: Vec::new(),
+                    deletable,
+                })
+            });
+            let discovered = Discovered {
+                kinds: kinds.collect(),
+                dead: Vec::new(),
+            };
+            let found = scan(&reader, &discovered, &Scope::Cluster, &Silent).await;
+            let seen = (found.total("configmaps"), found.unseen.len());
+            assert_eq!(seen, if deletable { (1, 1) } else { (0, 0) });
+        }
     }
 }

@@ -302,7 +302,8 @@ fn of_one(mut groups: Vec<Group>, object: &ObjectRef, scan: &Scan) -> Vec<Group>
     let others_end = scan.terminating.iter().any(is_other);
     let dependents = scan.dependents.get(object.uid.as_str());
     let mut dependents = dependents.into_iter().flatten();
-    let dependents_end = dependents.any(|one| scan.terminating_with(one.uid.as_str()).is_some());
+    let dependents_end = dependents
+        .any(|one| one.uid != object.uid && scan.terminating_with(one.uid.as_str()).is_some());
     for group in &mut groups {
         // What is not being deleted is in no other group.
         let waits_for_others = match group.cause {

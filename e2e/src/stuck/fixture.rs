@@ -91,6 +91,7 @@ fixtures! {
     "namespace-controller-gone": "a namespace with custom resources whose controller is not running",
     "dead-api": "an aggregated API that is down, and a namespace that waits for it",
     "foreground": "foreground deletion that a dependent blocks",
+    "foreground-cycle": "foreground deletion of an object that owns itself",
     "claim-in-use": "a PVC that a pod uses",
     "volume-attached": "a VolumeAttachment whose attacher is scaled to zero",
     "node-gone": "a pod on a missing node",

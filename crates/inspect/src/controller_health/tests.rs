@@ -8,6 +8,10 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(NOW + seconds).unwrap()
 }
 
+fn kind(kind: &str) -> Resource {
+    Resource::new("example.com", "v1", kind, "any")
+}
+
 fn lease(renewed: i64) -> ReadResult<Lease> {
     ReadResult::Found(Lease {
         place: "keda/operator.keda.sh".into(),
@@ -36,6 +40,7 @@ fn observed<'a>(
     Observed {
         workloads,
         leases: leases.to_vec(),
+        of_others: Vec::new(),
         own: None,
     }
 }
@@ -69,7 +74,7 @@ fn a_known_controller(
     let entry = KNOWN_FINALIZERS.find("finalizer.keda.sh").unwrap();
     let seen = observed(&workloads, &[&lease]);
     assert_eq!(
-        name_of(&of_known(entry, "ScaledObject", &seen, at(0))),
+        name_of(&of_known(entry, &kind("ScaledObject"), &seen, at(0))),
         expected
     );
 }
@@ -85,10 +90,24 @@ fn a_known_controller(
       ("argocd/argocd-application-controller", "quay.io/argoproj/argocd:v3", 0)], "down")]
 #[case::argo_cd_of_openshift("resources-finalizer.argocd.argoproj.io", "Application",
     &[("openshift-gitops/openshift-gitops-application-controller", "openshift-gitops-1/argocd-rhel8", 1)], "alive")]
-#[case::crossplane_without_a_provider("finalizer.managedresource.crossplane.io", "Bucket",
-    &[("crossplane-system/crossplane", "xpkg.crossplane.io/crossplane/crossplane:v2", 1)], "gone")]
-#[case::a_crossplane_provider("finalizer.managedresource.crossplane.io", "Bucket",
-    &[("upbound-system/s3", "xpkg.upbound.io/upbound/provider-aws-s3:v1", 1)], "alive")]
+#[case::an_application_set("resources-finalizer.argocd.argoproj.io", "ApplicationSet",
+    &[("argocd/argocd-application-controller", "quay.io/argoproj/argocd:v3", 1),
+      ("argocd/argocd-applicationset-controller", "quay.io/argoproj/argocd:v3", 0)], "down")]
+#[case::crossplane_without_a_provider("finalizer.managedresource.crossplane.io", "Bucket.s3.aws.upbound.io",
+    &[("crossplane-system/crossplane", "xpkg.crossplane.io/crossplane/crossplane:v2", 1)], "unknown")]
+#[case::a_crossplane_provider("finalizer.managedresource.crossplane.io", "Bucket.s3.aws.upbound.io",
+    &[("upbound-system/s3", "xpkg.upbound.io/upbound/provider-aws-s3:v1", 0)], "down")]
+#[case::of_another_publisher("finalizer.managedresource.crossplane.io", "Stack.cloud.grafana.crossplane.io",
+    &[("crossplane-system/grafana-5d1f7c", "xpkg.upbound.io/grafana/provider-grafana@sha256:00", 1)], "alive")]
+#[case::another_provider("finalizer.managedresource.crossplane.io", "Bucket.s3.aws.upbound.io",
+    &[("crossplane-system/provider-kubernetes-1", "xpkg.upbound.io/upbound/provider-kubernetes:v1", 1)], "unknown")]
+#[case::a_provider_config("in-use.crossplane.io", "ProviderConfig.aws.upbound.io",
+    &[("crossplane-system/s3", "xpkg.upbound.io/upbound/provider-aws-s3:v1", 0),
+      ("crossplane-system/aws", "xpkg.upbound.io/upbound/provider-family-aws:v1", 1)], "alive")]
+#[case::ack("finalizers.s3.services.k8s.aws/Bucket", "Bucket.s3.services.k8s.aws",
+    &[("ack-system/ack-s3-controller", "public.ecr.aws/aws-controllers-k8s/s3-controller:1.0", 1)], "alive")]
+#[case::ack_of_another_service("finalizers.s3.services.k8s.aws/Bucket", "Bucket.s3.services.k8s.aws",
+    &[("ack-system/ack-rds-controller", "public.ecr.aws/aws-controllers-k8s/rds-controller:1.0", 1)], "unknown")]
 #[case::prometheus_without_its_operator("monitoring.coreos.com/status-cleanup", "ServiceMonitor",
     &[("monitoring/prometheus-a", "quay.io/prometheus-operator/prometheus-config-reloader:v0.80", 1)], "gone")]
 #[case::prometheus_operator("monitoring.coreos.com/status-cleanup", "ServiceMonitor",
@@ -123,7 +142,9 @@ fn another_part_of_a_project_is_not_its_controller(
     let entry = KNOWN_FINALIZERS.find(finalizer).unwrap();
     let workloads = ReadResult::Found(workloads.iter().map(workload).collect());
     let seen = observed(&workloads, &[]);
-    let health = of_known(entry, kind, &seen, at(0));
+    let (kind, group) = kind.split_once('.').unwrap_or((kind, "example.com"));
+    let of = Resource::new(group, "v1", kind, "any");
+    let health = of_known(entry, &of, &seen, at(0));
     assert_eq!(name_of(&health), expected, "{health:?}");
 }
 
@@ -142,7 +163,36 @@ fn a_hosted_controller_is_judged_by_its_lease(
     let entry = KNOWN_FINALIZERS.find(finalizer).unwrap();
     let workloads = ReadResult::Found(Vec::new());
     let seen = observed(&workloads, &[&lease]);
-    let health = of_known(entry, "PersistentVolumeClaim", &seen, at(0));
+    let health = of_known(entry, &kind("PersistentVolumeClaim"), &seen, at(0));
+    assert_eq!(name_of(&health), expected, "{health:?}");
+}
+
+/// The Lease of an earlier one stays behind when a provider runs another one.
+#[rstest]
+#[case::of_the_provider(None, "unknown")]
+#[case::in_the_cluster(Some("hcloud-cloud-controller-manager"), "alive")]
+#[case::without_a_leader(Some("cloud-controller-manager"), "down")]
+fn an_old_lease_says_nothing_about_another_manager_of_a_cloud(
+    #[case] name: Option<&str>,
+    #[case] expected: &str,
+) {
+    let entry = KNOWN_FINALIZERS.find("service.kubernetes.io/load-balancer-cleanup");
+    let manager = |name: &str| Workload {
+        kind: "daemonset",
+        namespace: "kube-system".to_owned(),
+        name: name.to_owned(),
+        desired: 1,
+        ready: 1,
+        images: vec![],
+    };
+    let workloads = ReadResult::Found(name.map(manager).into_iter().collect());
+    let lease = lease(-3_600);
+    let lease = lease.map(|lease| Lease {
+        place: "kube-system/cloud-controller-manager".to_owned(),
+        ..lease
+    });
+    let seen = observed(&workloads, &[&lease]);
+    let health = of_known(entry.unwrap(), &kind("Service"), &seen, at(0));
     assert_eq!(name_of(&health), expected, "{health:?}");
 }
 
@@ -156,7 +206,7 @@ fn a_lease_that_stayed_behind_in_another_namespace_does_not_count() {
     let workloads = ReadResult::Found(workloads);
     let seen = observed(&workloads, &[&left_behind]);
     let entry = KNOWN_FINALIZERS.find("finalizer.keda.sh").unwrap();
-    let health = of_known(entry, "ScaledObject", &seen, at(0));
+    let health = of_known(entry, &kind("ScaledObject"), &seen, at(0));
     let ControllerHealth::Alive(proof, _) = health else {
         panic!("{health:?}")
     };
@@ -215,12 +265,13 @@ fn the_deployments_of_belayer_are_told_apart(
     let seen = Observed {
         workloads: &workloads,
         leases: Vec::new(),
+        of_others: Vec::new(),
         own: Some(OwnDeployment {
             lease,
             others: others.iter().copied().collect(),
         }),
     };
-    let health = of_known(entry, "Pod", &seen, at(0));
+    let health = of_known(entry, &kind("Pod"), &seen, at(0));
     assert_eq!(name_of(&health), expected, "{health:?}");
     if let ControllerHealth::Gone(proof) = health {
         let says = "apart from other parts of Belayer (";
@@ -232,6 +283,9 @@ fn the_deployments_of_belayer_are_told_apart(
 #[case::of_gke("networking.gke.io/neg-finalizer")]
 #[case::karpenter_of_a_provider("karpenter.sh/termination")]
 #[case::ack_of_eks("finalizers.s3.services.k8s.aws/Bucket")]
+#[case::argo_cd_of_eks("resources-finalizer.argocd.argoproj.io")]
+#[case::argo_cd_of_eks_by_propagation("resources-finalizer.argocd.argoproj.io/background")]
+#[case::argo_cd_of_eks_with_hooks("post-delete-finalizer.argocd.argoproj.io/cleanup")]
 #[case::openshift_with_a_hosted_control_plane(
     "ingresscontroller.operator.openshift.io/finalizer-ingresscontroller"
 )]
@@ -240,7 +294,7 @@ fn the_absence_of_a_controller_that_may_run_elsewhere_proves_nothing(#[case] fin
     let entry = KNOWN_FINALIZERS.find(finalizer).unwrap();
     let workloads = ReadResult::Found(vec![]);
     let seen = observed(&workloads, &[]);
-    let health = of_known(entry, "Any", &seen, at(0));
+    let health = of_known(entry, &kind("Application"), &seen, at(0));
     assert_eq!(name_of(&health), "unknown", "{health:?}");
 }
 

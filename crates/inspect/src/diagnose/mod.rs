@@ -459,6 +459,7 @@ fn cross_reference(groups: &mut [Group]) {
                 let mut words = line.split_whitespace();
                 let named = words.next().unwrap_or_default();
                 let place = places.get(named).and_then(|places| places.first());
+                let place = place.filter(|(other, _)| *other != number);
                 // "2 pods remain: ...", in a namespace.
                 let several = words
                     .next()
@@ -512,3 +513,6 @@ fn why<T>(read: Option<&ReadResult<T>>) -> String {
         .unwrap_or("not read")
         .to_owned()
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@ use belayer_core::object::Resource;
 use belayer_holds::names::RELEASE_ANNOTATION;
 
 use super::{Diagnosis, known, volumes};
+use crate::argo::{self, INSTANCE_LABEL, WorkflowController};
 use crate::controller_health::{self, ControllerHealth, Observed, OwnDeployment, Workload};
 use crate::evidence::{NotExplained, World};
 use crate::explain::{Action, Explained};
@@ -30,6 +31,7 @@ pub(super) fn health_of(
     let seen = Observed {
         workloads: &world.workloads,
         leases: Vec::new(),
+        of_others: Vec::new(),
         own: None,
     };
     controller_health::of_manager(manager, &seen)
@@ -41,25 +43,52 @@ fn health_of_known(
     world: &World,
     now: Timestamp,
 ) -> ControllerHealth {
-    let kind = &object.object.kind.resource.kind;
-    let places = entry.controllers_of(kind).into_iter().filter_map(|one| {
-        let lease = one.lease.as_ref()?;
-        Some(format!("{}/{lease}", one.namespace))
-    });
+    let kind = &object.object.kind.resource;
     let own = entry
         .component()
         .map(|component| own_deployment(entry, component, world));
     // The place of Belayer's Lease comes from its gate or configuration, not from the list of known finalizers.
     let lease = own.as_ref().and_then(|own| own.lease);
-    let leases = places
+    let instance = object.labels.get(INSTANCE_LABEL);
+    let instance = instance.filter(|_| is_of_argo(entry));
+    let (of_argo, of_others) = workflow_controllers(object, entry, world);
+    // The usual Lease of Argo is that of the controller without an instance ID.
+    let has_usual = of_argo.is_empty() && instance.is_none();
+    let usual = entry.controllers_of(&kind.kind).into_iter();
+    let usual = usual.filter(|_| has_usual).filter_map(|one| {
+        let lease = one.lease.as_ref()?;
+        Some(format!("{}/{lease}", one.namespace))
+    });
+    let leases = usual
+        .chain(of_argo.into_iter().filter_map(WorkflowController::lease))
         .chain(lease.map(str::to_owned))
         .filter_map(|place| world.leases.get(&place));
     let seen = Observed {
         workloads: &world.workloads,
         leases: leases.collect(),
+        of_others: of_others.iter().map(|one| &*one.place).collect(),
         own,
     };
     controller_health::of_known(entry, kind, &seen, now)
+}
+
+/// Whether Argo's workflow controller removes the finalizer.
+fn is_of_argo(entry: &Entry) -> bool {
+    argo::FINALIZERS.contains(&&*entry.finalizer)
+}
+
+/// Argo's workflow controllers that may process the object, by its instance ID and namespace, and the others. None if
+/// the finalizer is of another project.
+fn workflow_controllers<'a>(
+    object: &Terminating,
+    entry: &Entry,
+    world: &'a World,
+) -> (Vec<&'a WorkflowController>, Vec<&'a WorkflowController>) {
+    let instance = object.labels.get(INSTANCE_LABEL).unwrap_or_default();
+    let namespace = object.object.key.namespace().unwrap_or_default();
+    let all = world.argo.found().into_iter().flatten();
+    all.filter(|_| is_of_argo(entry))
+        .partition(|one| one.may_process(instance, namespace))
 }
 
 /// What distinguishes the Deployment of a component of Belayer's from its others.

@@ -1,6 +1,6 @@
 //! Causes that involve other objects: namespace content, dependents, custom resources, APIs that are down.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use belayer_core::object::Resource;
 use jiff::Timestamp;
@@ -18,6 +18,9 @@ use crate::scan::{Population, Scope};
 
 /// Maximum number of dependents, kinds or names that are listed.
 const NAMED: usize = 5;
+
+/// Maximum number of dependents among which a cycle is searched.
+const SEARCHED: usize = 1_000;
 
 /// How the API server's error about a conversion webhook starts.
 const CONVERSION: &str = "conversion webhook";
@@ -366,7 +369,10 @@ pub(super) fn dependents(object: &Terminating, world: &World, now: Timestamp) ->
     };
     let left = dependents.iter().filter(is_left).count();
     let are_rejected = webhooks::reject_dependents(object, world);
-    let mut found = if left < dependents.len() || are_rejected {
+    let cycle = cycle(object, world);
+    let mut found = if let Some(cycle) = &cycle {
+        wait_for_each_other(cycle)
+    } else if left < dependents.len() || are_rejected {
         Diagnosis::new(Cause::Dependents, Verdict::Waiting)
     } else {
         Diagnosis {
@@ -389,6 +395,9 @@ pub(super) fn dependents(object: &Terminating, world: &World, now: Timestamp) ->
     if dependents.len() > NAMED {
         found = found.detail(format!("and {} more", dependents.len() - NAMED));
     }
+    if cycle.is_some() {
+        return Some(found);
+    }
     // If a webhook rejects the deletions, another group says so.
     let first = dependents.iter().find(is_left).filter(|_| !are_rejected);
     Some(found.next(match first {
@@ -400,6 +409,58 @@ pub(super) fn dependents(object: &Terminating, world: &World, now: Timestamp) ->
             "Nothing to do for the owner itself: it is deleted once its dependents are",
         ),
     }))
+}
+
+/// The objects that wait for each other and for this one, or this one alone if it owns itself: the garbage collector deletes
+/// none of them.
+fn cycle<'a>(object: &'a Terminating, world: &'a World) -> Option<Vec<&'a ObjectRef>> {
+    let own = object.object.uid.as_str();
+    // By the UID of each dependent, the owner through which it was found.
+    let mut owners: HashMap<&str, &ObjectRef> = HashMap::new();
+    let mut next = vec![&object.object];
+    while let Some(owner) = next.pop().filter(|_| owners.len() < SEARCHED) {
+        let dependents = world.scan.dependents.get(owner.uid.as_str());
+        for dependent in dependents.into_iter().flatten() {
+            if !owners.contains_key(dependent.uid.as_str()) {
+                owners.insert(dependent.uid.as_str(), owner);
+                next.push(dependent);
+            }
+        }
+    }
+    let mut all = vec![*owners.get(own)?];
+    while let Some(last) = all.last().filter(|last| last.uid.as_str() != own) {
+        all.push(owners.get(last.uid.as_str())?);
+    }
+    let waits = |one: &&ObjectRef| {
+        let found = world.scan.terminating_with(one.uid.as_str());
+        found.is_some_and(|found| found.finalizers.iter().any(|name| name == FOREGROUND))
+    };
+    all.iter().all(waits).then_some(all)
+}
+
+fn wait_for_each_other(cycle: &[&ObjectRef]) -> Diagnosis {
+    let (headline, proof) = match cycle {
+        [_] => (
+            "the object owns itself and waits for its own deletion (foreground deletion)",
+            "its owner reference with blockOwnerDeletion names itself",
+        ),
+        _ => (
+            "the owner references are a cycle, so that each object waits for another one (foreground deletion)",
+            "their owner references with blockOwnerDeletion are a cycle: each is deleted after the next one",
+        ),
+    };
+    let mut found = Diagnosis::new(Cause::Dependents, Verdict::Waiting).proven(proof);
+    headline.clone_into(&mut found.headline);
+    // The same object for all of them.
+    let first = cycle.iter().min_by_key(|one| (one.kind.name(), &one.key));
+    found.next.extend(first.map(|first| {
+        Step::run(
+            "Remove this owner reference, or its field blockOwnerDeletion, from one object: the garbage collector then goes on \
+             by itself",
+            first.kubectl("edit"),
+        )
+    }));
+    found
 }
 
 fn state_of(dependent: &ObjectRef, world: &World) -> String {

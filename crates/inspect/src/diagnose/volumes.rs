@@ -120,7 +120,7 @@ pub(super) fn volume(
         ))
 }
 
-/// A volume, or its attachment, that is still attached to a node. The attacher is the diagnosis of its controller.
+/// A volume that still has an attachment to a node, or its attachment. The attacher is the diagnosis of its controller.
 pub(super) fn volume_attached(
     object: &Terminating,
     finalizer: &str,
@@ -145,8 +145,10 @@ pub(super) fn volume_attached(
     if let Some(attachment) = all.iter().find(|one| one.name == name) {
         return Some(being_detached(attachment, attacher, world));
     }
-    let is_its = |one: &&AttachmentState| one.volume == name && one.attached;
-    all.iter().find(is_its).map(|one| attached(one, world))
+    // The attacher waits for each attachment that names the volume, also for one that is not attached.
+    let its = || all.iter().filter(|one| one.volume == name);
+    let first = its().find(|one| one.attached).or_else(|| its().next());
+    first.map(|one| attached(one, world))
 }
 
 /// An attachment that is being deleted, which is the order to detach the volume: only its attacher acts.

@@ -272,6 +272,7 @@ mod tests {
             namespaced,
             singular: String::new(),
             short_names: Vec::new(),
+            deletable: true,
             versions: Vec::new(),
         }
     }

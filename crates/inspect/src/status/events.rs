@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use belayer_core::http::{Request, RequestError};
+use belayer_core::http::{JSON, RequestError};
 use belayer_core::object::Resource;
 use belayer_holds::names::FIELD_MANAGER;
 
-use crate::reader::Reader;
+use crate::reader::{Page, Reader, again_if_expired};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -57,44 +57,52 @@ pub(super) struct Involved {
 ///
 /// # Errors
 ///
-/// As [`Reader::json`].
+/// As [`Reader::pages`].
 pub(super) async fn events(
     reader: &Reader,
     namespace: Option<&str>,
     reason: &str,
 ) -> Result<Vec<Event>, RequestError> {
-    let mut events = list(reader, namespace, format!("reason={reason}")).await?;
     // Not every server supports the selector; and other components may use the same reason.
-    events.retain(|event| event.reason == reason && event.is_of_belayer());
-    Ok(events)
+    let is_one = |event: &Event| event.reason == reason && event.is_of_belayer();
+    list(reader, namespace, &format!("reason={reason}"), is_one).await
 }
 
 /// All Events that Belayer recorded, in one namespace or in all.
 ///
 /// # Errors
 ///
-/// As [`Reader::json`].
+/// As [`Reader::pages`].
 pub(super) async fn all(
     reader: &Reader,
     namespace: Option<&str>,
 ) -> Result<Vec<Event>, RequestError> {
-    let mut events = list(reader, namespace, format!("source={FIELD_MANAGER}")).await?;
-    events.retain(Event::is_of_belayer);
-    Ok(events)
+    let source = format!("source={FIELD_MANAGER}");
+    list(reader, namespace, &source, Event::is_of_belayer).await
 }
 
+/// The Events of these fields for which `is_one` is true. In an outage there may be tens of thousands of them: they are
+/// read in pages.
 async fn list(
     reader: &Reader,
     namespace: Option<&str>,
-    fields: String,
+    fields: &str,
+    is_one: impl Fn(&Event) -> bool,
 ) -> Result<Vec<Event>, RequestError> {
-    #[derive(Deserialize)]
-    struct List {
-        items: Option<Vec<Event>>,
-    }
     let path = Resource::new("", "v1", "Event", "events").path(namespace);
-    let request = Request::get(path).query("fieldSelector", fields);
-    let list: List = reader.json(&request).await?;
-    let not_a_list = || RequestError::Decode("a list without items".to_owned());
-    list.items.ok_or_else(not_a_list)
+    let is_one = &is_one;
+    again_if_expired(|| async {
+        let mut all = Vec::new();
+        let selector = Some(("fieldSelector", fields));
+        let pages = reader.queried_pages(&path, JSON, selector, |answer| {
+            let read = Page::read(&answer).map(|page: Page<Event>| {
+                all.extend(page.items.into_iter().flatten().filter(is_one));
+                page.metadata.continue_token
+            });
+            async move { read }
+        });
+        pages.await?;
+        Ok(all)
+    })
+    .await
 }

@@ -314,3 +314,23 @@ async fn unknown(sandbox: &Sandbox) -> String {
     let found = super::status(&reader, &query(None), || Timestamp::UNIX_EPOCH).await;
     found.unwrap().unknown.join("; ")
 }
+
+/// In an outage, all Events of one reason may be larger than one answer may be.
+#[tokio::test]
+async fn events_are_read_in_pages() {
+    let sandbox = Sandbox::builder().build();
+    for name in ["a", "b"] {
+        let event = serde_json::json!({ "apiVersion": "v1", "kind": "Event",
+            "metadata": { "name": name, "namespace": "default" }, "reason": "ReleaseDenied",
+            "source": { "component": "belayer" },
+            "involvedObject": { "kind": "Pod", "namespace": "default", "name": name } });
+        sandbox.load_yaml(&event.to_string()).unwrap();
+    }
+    let large = " ".repeat(belayer_core::http::DEFAULT_BODY_LIMIT + 1);
+    let large = Answer::raw(200, "application/json", large);
+    let first = Fault::on(Match::verb(Verb::List).resource("events"));
+    sandbox.faults().inject(first.times(1).answer(large));
+    let reader = Reader::new(sandbox.client(), Bounds::default());
+    let found = events::events(&reader, None, "ReleaseDenied").await;
+    assert_eq!(found.unwrap().len(), 2);
+}

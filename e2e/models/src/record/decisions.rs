@@ -263,6 +263,7 @@ impl Recreation {
                 record: "web-u-1".into(),
                 record_uid: Uid::new(RECORD),
                 attempt: pod.attempt.into(),
+                annotated: true,
             }),
             wipe: if self.wipe {
                 Wipe::Required
