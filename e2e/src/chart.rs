@@ -113,7 +113,7 @@ fn alone(helm: &Path, folder: &Path) -> Command {
 /// Standard output of a command that must succeed.
 fn output(helm: &mut Command) -> Result<String> {
     let output = Output::from(helm.output().context("start helm")?);
-    Ok(output.success().context("helm")?.out)
+    Ok(output.success()?.out)
 }
 
 /// Checks a packed chart: both versions of Helm find no mistake in it, and it renders what the chart's folder does, with

@@ -153,6 +153,10 @@ async fn take(cluster: &Cluster, role: &str, resource: &str, verb: &str) -> Resu
         }
     }
     ensure!(taken, "{role} does not grant {verb} {resource}");
+    if let Some(rules) = &mut found.rules {
+        // A rule has at least one verb.
+        rules.retain(|rule| !rule.verbs.is_empty());
+    }
     roles.replace(role, &PostParams::default(), &found).await?;
     Ok(())
 }
