@@ -447,10 +447,10 @@ impl Drain {
         if !self.is_everything() || report.taken.dry_run {
             return;
         }
-        let mut failure = None;
         if report.outcome != Outcome::Clean || report.gate == GateState::Untouched {
             return;
         }
+        let mut failure = None;
         let unguarded = async {
             let _waiting = self.site.reader.contact().waiting();
             let mut pause = FIRST_PAUSE;

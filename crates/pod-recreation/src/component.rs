@@ -188,11 +188,15 @@ impl<V: View> PodRecreation<V> {
     /// Enqueues the records of a name that a new pod has: a re-creation that waits must learn that the name was in use, even if
     /// it is free again when the pause ends.
     pub(crate) fn enqueue_records_of_name(&self, pod: &ObjectKey) {
+        let keys = self.keys_of_name(pod);
+        self.parts.queue.add_all(keys, Priority::Normal);
+    }
+
+    /// The records of a pod's name, the first one first.
+    fn keys_of_name(&self, pod: &ObjectKey) -> Vec<ObjectKey> {
         let memory = self.memory.lock();
-        if let Some(records) = memory.by_pod.get(pod) {
-            let keys = records.iter().map(|record| record.key.clone());
-            self.parts.queue.add_all(keys, Priority::Normal);
-        }
+        let records = memory.by_pod.get(pod).into_iter().flatten();
+        records.map(|record| record.key.clone()).collect()
     }
 
     /// What the rules read of a pod, including what this process has seen of it.
@@ -207,25 +211,16 @@ impl<V: View> PodRecreation<V> {
         }
         // A second record of the pod would allow it more attempts, and the two would end each other.
         if view.origin.is_none() {
-            let records = self.records_of_name(&pod.meta.key);
-            let mut origins = records
-                .iter()
-                .filter_map(|record| Origin::by(record, &view.uid));
-            view.origin = origins.next();
+            let mut records = self.records_of_name(&pod.meta.key);
+            view.origin = records.find_map(|record| Origin::by(&record, &view.uid));
         }
         view
     }
 
-    /// The records of a pod's name in the store, the first one first.
-    fn records_of_name(&self, pod: &ObjectKey) -> Vec<Stored<Record>> {
-        let memory = self.memory.lock();
-        let records = memory.by_pod.get(pod).into_iter().flatten();
-        let keys: Vec<ObjectKey> = records.map(|record| record.key.clone()).collect();
-        drop(memory);
-        let records = &self.parts.records;
-        keys.iter()
-            .filter_map(|key| records.lookup(key).found())
-            .collect()
+    /// Those of them that are in the store.
+    fn records_of_name(&self, pod: &ObjectKey) -> impl Iterator<Item = Stored<Record>> {
+        let keys = self.keys_of_name(pod).into_iter();
+        keys.filter_map(|key| self.parts.records.lookup(&key).found())
     }
 
     /// A failed pod, with what the store has of its earlier versions. A pod from a live read has no such history, and
@@ -331,15 +326,16 @@ impl<V: View> PodRecreation<V> {
     }
 
     fn is_replaced(&self, record: &Record) -> bool {
-        let records = self.records_of_name(&pod_key(record));
+        let name = pod_key(record);
+        let mut records = self.records_of_name(&name);
         let mut is_later = false;
-        records.iter().any(|other| {
+        records.any(|other| {
             if other.meta.uid == record.meta.uid {
                 is_later = true;
                 return false;
             }
             // One without a status may come from a backup: it is ignored.
-            other.status.phase.is_some() && yields_to(record, other, is_later)
+            other.status.phase.is_some() && yields_to(record, &other, is_later)
         })
     }
 

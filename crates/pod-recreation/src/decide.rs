@@ -30,7 +30,7 @@ use ends::{
 pub(crate) use ends::{cancelled_step, name_taken_step, reported_step};
 use rejection::{rejected, rejected_status};
 pub use wipe::ObservedWipe;
-pub(crate) use wipe::{node_gone_status, refused_status, withdrawn_status};
+pub(crate) use wipe::{REFUSED, WITHDRAWN, node_gone_status, refused_status};
 
 /// The input of a decision about a record, or about a rejected pod without a record. It belongs to
 /// the rules of [`row`].

@@ -39,7 +39,7 @@ use progress::ProgressPrinter;
 const PVC_CONTROLLER: &str =
     "persistentvolumeclaim-protection-controller of kube-controller-manager";
 
-/// Time limit for the Deployments of Belayer.
+/// Time limit of the read of Belayer's Deployments.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// Limits of all requests but releases: the cluster must stay usable during a drain.

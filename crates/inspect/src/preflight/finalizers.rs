@@ -110,14 +110,16 @@ pub(crate) async fn pvcs(reader: &Reader, mode: PvcMode, now: Timestamp) -> Vec<
     let in_tree = in_tree::read_flag(reader).await;
     match (&in_tree, mode) {
         (InTree::On(pod), PvcMode::InPlace) => findings.push(
-            Finding::missing(About::Finalizer,
+            Finding::missing(
+                About::Finalizer,
                 format!("{PVC_CONTROLLER} still runs in {pod}"),
                 format!("it removes {KUBERNETES_PVC_PROTECTION} as well: it decides about the deletion of PVCs, not Belayer"),
             )
             .fix(format!("switch it off: --controllers=*,-{PVC_CONTROLLER}")),
         ),
         (InTree::Off(pod), PvcMode::Own) => findings.push(
-            Finding::missing(About::Finalizer,
+            Finding::missing(
+                About::Finalizer,
                 format!("{PVC_CONTROLLER} is switched off in {pod}"),
                 format!(
                     "nothing removes {KUBERNETES_PVC_PROTECTION}, and the kubelet does not mount a PVC that is being \
@@ -127,13 +129,15 @@ pub(crate) async fn pvcs(reader: &Reader, mode: PvcMode, now: Timestamp) -> Vec<
             .fix(format!("switch it on again, or set pvcProtection.finalizer: {KUBERNETES_PVC_PROTECTION}")),
         ),
         (InTree::Off(pod), PvcMode::Advise) => findings.push(
-            Finding::missing(About::Finalizer,
+            Finding::missing(
+                About::Finalizer,
                 format!("{PVC_CONTROLLER} is switched off in {pod}"),
                 "nothing protects PVCs in use, because pvc-protection only reports; deleted PVCs stay in Terminating",
             )
             .fix(format!("switch it on again, or set pvcProtection.finalizer: {KUBERNETES_PVC_PROTECTION}")),
         ),
-        (InTree::Unknown(why), PvcMode::InPlace) => findings.push(Finding::unknown(About::Finalizer,
+        (InTree::Unknown(why), PvcMode::InPlace) => findings.push(Finding::unknown(
+            About::Finalizer,
             format!("whether {PVC_CONTROLLER} is switched off"),
             why.clone(),
         )),

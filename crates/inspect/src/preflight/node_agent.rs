@@ -32,7 +32,8 @@ pub(crate) async fn check(reader: &Reader, server: Option<&str>) -> Option<Findi
     let text = |key: &str| found["metadata"][key].as_str().unwrap_or_default();
     let server = server.unwrap_or("of unknown version");
     Some(
-        Finding::missing(About::Installation,
+        Finding::missing(
+            About::Installation,
             format!(
                 "daemonset {}/{} is the node agent, and this API server is {server}",
                 text("namespace"),

@@ -19,7 +19,10 @@ use crate::snapshot::{PodState, PodView, UNKNOWN};
 pub(super) const WAITING: &str = "Waiting";
 
 /// The reason of the condition `StateWiped` if the pod does not request the wipe any more.
-const WITHDRAWN: &str = "Withdrawn";
+pub(crate) const WITHDRAWN: &str = "Withdrawn";
+
+/// The reason of the condition `StateWiped` if the wipe must not be requested.
+pub(crate) const REFUSED: &str = "Refused";
 
 /// How long this process tries a request that is refused. After that the record continues without it: a request that the
 /// server denies must not keep a pod for ever. An outage does not count: it
@@ -149,26 +152,13 @@ pub(super) fn is_due(record: &Record) -> bool {
     record.policy.wipe == Wipe::Required && !is_over
 }
 
-/// The status after a live read has shown that the pod does not request the wipe any more.
-pub(crate) fn withdrawn_status(record: &Record, why: &str, now: Timestamp) -> Status {
+/// The status if a live read has shown that the wipe is not to be requested, with the reason and the message.
+pub(crate) fn refused_status(record: &Record, because: (&str, &str), now: Timestamp) -> Status {
     let mut next = record.status.clone();
-    let because = (WITHDRAWN, why);
     next.set(
         ConditionType::StateWiped,
         ConditionStatus::False,
         because,
-        now,
-    );
-    next
-}
-
-/// The status after the request was refused, for a reason that a live read has shown.
-pub(crate) fn refused_status(record: &Record, why: &str, now: Timestamp) -> Status {
-    let mut next = record.status.clone();
-    next.set(
-        ConditionType::StateWiped,
-        ConditionStatus::False,
-        ("Refused", why),
         now,
     );
     next

@@ -23,7 +23,7 @@ use super::requests::CreateMode;
 use super::{Execution, SOON};
 use crate::api::Wipe;
 use crate::component::pod_key;
-use crate::decide::{StatusWrite, node_gone_status, refused_status, withdrawn_status};
+use crate::decide::{REFUSED, StatusWrite, WITHDRAWN, node_gone_status, refused_status};
 use crate::record::Record;
 use crate::snapshot::PodView;
 
@@ -33,19 +33,24 @@ const PAGE: u32 = 500;
 /// Most entries of one namespace in the list of a node: a quarter, so that no user fills it (rule T8).
 const MAX_PER_NAMESPACE: usize = node_wipe::MAX_WIPES / 4;
 
+/// Why a wipe is not to be requested: reason and message of the condition `StateWiped`.
+type Objection = (&'static str, &'static str);
+
 /// The record names a UID that its pod never had: only a client that writes records can cause that (rule T1). The
 /// message does not name the pod that has the UID.
-const NOT_ITS_POD: &str = "the record's pod never had this UID";
+const NOT_ITS_POD: Objection = (REFUSED, "the record's pod never had this UID");
 
 /// The pod is on another node.
-const NOT_HERE: &str = "the pod is not on this node";
+const NOT_HERE: Objection = (REFUSED, "the pod is not on this node");
 
 /// The pod may have run, so its files may be needed (invariant RAN-ONCE).
-const MAY_HAVE_RUN: &str = "the pod may have run";
+const MAY_HAVE_RUN: Objection = (REFUSED, "the pod may have run");
 
 /// The pod has no wipe annotation.
-const NOT_ASKED: &str =
-    "the pod does not request a wipe: it has no annotation belayer.dev/wipe=true";
+const NOT_ASKED: Objection = (
+    WITHDRAWN,
+    "the pod does not request a wipe: it has no annotation belayer.dev/wipe=true",
+);
 
 /// Delay before the next check whether another record has written the entry. Usually the event of the list is first.
 const NEXT_TURN: Duration = Duration::from_secs(1);
@@ -147,7 +152,7 @@ struct ItemMeta {
 }
 
 /// Why the directories of a rejected pod on this node are not to be removed; `None` if they are.
-fn objection_to(pod: &PodView, node: &str) -> Option<&'static str> {
+fn objection_to(pod: &PodView, node: &str) -> Option<Objection> {
     if pod.node.as_deref() != Some(node) {
         Some(NOT_HERE)
     } else if pod.wipe != Wipe::Required {
@@ -173,14 +178,10 @@ impl Execution<'_> {
             let written = self.write(record, &StatusWrite::of(next)).await;
             return written.map(Requested::Recorded);
         };
-        if let Some(why) = self.objection(record, node, pod).await? {
+        if let Some(because) = self.objection(record, node, pod).await? {
+            let (_, why) = because;
             tracing::warn!(record = %record.meta.key, node, uid = %pod, "not requesting the wipe of the node: {why}");
-            let status = if why == NOT_ASKED {
-                withdrawn_status
-            } else {
-                refused_status
-            };
-            let next = status(record, why, clock::now());
+            let next = refused_status(record, because, clock::now());
             let written = self.write(record, &StatusWrite::of(next)).await;
             return written.map(Requested::Recorded);
         }
@@ -208,7 +209,7 @@ impl Execution<'_> {
         record: &Record,
         node: &str,
         pod: &Uid,
-    ) -> Result<Option<&'static str>, RequestError> {
+    ) -> Result<Option<Objection>, RequestError> {
         let named = self.read_pod(&pod_key(record)).await?;
         let Some((_, view)) = named.filter(|(_, view)| view.uid == *pod) else {
             let is_there = self.is_on_node(node, pod).await?;
@@ -342,7 +343,7 @@ mod tests {
     fn t1_only_a_start_forbids_the_wipe_of_a_recorded_rejection(
         #[case] class: Class,
         #[case] never_ran: Result<crate::proof::NeverRan, MayHaveRun>,
-        #[case] expected: Option<&str>,
+        #[case] expected: Option<Objection>,
     ) {
         let pod = PodView {
             wipe: Wipe::Required,

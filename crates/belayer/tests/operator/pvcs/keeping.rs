@@ -230,10 +230,8 @@ async fn a_user_from_a_live_list_releases_the_pvc_when_it_is_deleted() {
     within(Duration::from_secs(1), "at once", || !shop.exists("data")).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_user_that_the_store_never_gets_is_listed_again() {
-    let shop = Shop::new();
-    let _belayer = shop.run();
+/// The pod `web` uses the PVC `data`.
+async fn use_by_a_pod_that_the_store_never_gets(shop: &Shop) {
     shop.held_pvc("data");
     shop.pod("other", &[]);
     let_pass(Duration::from_secs(1)).await;
@@ -241,6 +239,13 @@ async fn a_user_that_the_store_never_gets_is_listed_again() {
         .hide(Match::default().namespace(SHOP).name("web"));
     shop.world.sandbox.faults().inject(hidden);
     shop.pod("web", &["data"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_that_the_store_never_gets_is_listed_again() {
+    let shop = Shop::new();
+    let _belayer = shop.run();
+    use_by_a_pod_that_the_store_never_gets(&shop).await;
     shop.delete_pvc("data");
     let_pass(Duration::from_secs(20)).await;
     assert!(shop.is_held("data"));
@@ -253,13 +258,7 @@ async fn a_user_that_the_store_never_gets_is_listed_again() {
 async fn a_store_from_before_the_data_went_back_proves_nothing() {
     let shop = Shop::new();
     let _belayer = shop.run();
-    shop.held_pvc("data");
-    shop.pod("other", &[]);
-    let_pass(Duration::from_secs(1)).await;
-    let hidden = Fault::on(Match::watches().resource("pods").client(BELAYER))
-        .hide(Match::default().namespace(SHOP).name("web"));
-    shop.world.sandbox.faults().inject(hidden);
-    shop.pod("web", &["data"]);
+    use_by_a_pod_that_the_store_never_gets(&shop).await;
     let earlier = json!({
         "apiVersion": "v1", "kind": "PodList", "items": [],
         "metadata": { "resourceVersion": "2", "continue": "more", "remainingItemCount": 150 },

@@ -279,8 +279,8 @@ fn r6_a_report_is_written_when_it_changes(
 
 /// What is written when a live read shows that a wipe cannot be requested, or need not.
 #[rstest]
-#[case::refused(crate::decide::wipe::refused_status(&rejected_record(1), "why", at(NOW)), ConditionStatus::False, "Refused")]
-#[case::withdrawn(crate::decide::wipe::withdrawn_status(&rejected_record(1), "why", at(NOW)), ConditionStatus::False, "Withdrawn")]
+#[case::refused(crate::decide::wipe::refused_status(&rejected_record(1), (crate::decide::REFUSED, "why"), at(NOW)), ConditionStatus::False, "Refused")]
+#[case::withdrawn(crate::decide::wipe::refused_status(&rejected_record(1), (crate::decide::WITHDRAWN, "why"), at(NOW)), ConditionStatus::False, "Withdrawn")]
 #[case::no_node(crate::decide::wipe::node_gone_status(&rejected_record(1), at(NOW)), ConditionStatus::True, "NodeGone")]
 fn r6_the_status_without_a_wipe(
     #[case] written: Status,
