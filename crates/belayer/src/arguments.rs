@@ -164,8 +164,8 @@ impl ProtectionArguments {
         let authorization = authorization.unwrap_or(false);
         if authorization && certificate.is_none() {
             return Err(usage(
-                "--metrics-authorization needs --tls-cert-file and --tls-private-key-file: \
-                 a token must not be sent without TLS",
+                "--metrics-authorization (`endpoints.metricsAuthorization`) needs --tls-cert-file and \
+                 --tls-private-key-file, or their keys of `endpoints`: a token must not be sent without TLS",
             ));
         }
         Ok(Protection {

@@ -145,17 +145,20 @@ fn requires(settings: &Settings) -> Vec<Part> {
         .iter()
         .filter(|profile| profile.mode == Mode::Enforce)
         .collect();
-    let labels_of = |is_argo: bool| -> BTreeSet<String> {
-        let these = enforced.iter().filter(|one| one.is_argo() == is_argo);
-        let names = these.flat_map(|one| one.selector.names());
-        names.map(str::to_owned).collect()
+    let labels_of = |is_argo: bool| {
+        let these = enforced.iter().filter(move |one| one.is_argo() == is_argo);
+        these.map(|one| -> BTreeSet<String> { one.selector.names().map(str::to_owned).collect() })
     };
-    // The policy of the manifests selects pods of Argo Workflows alone, without those that are never held.
-    let mut labels = labels_of(true);
+    // The policy of the manifests selects pods of Argo Workflows alone, without those that are never held. A label that one
+    // of several profiles does not name is not required: that profile selects pods without it.
+    let mut labels = labels_of(true)
+        .reduce(|all, these| &all & &these)
+        .unwrap_or_default();
     if enforced.iter().any(|profile| profile.is_argo()) {
         labels.insert(profile::argo::COMPONENT_LABEL.to_owned());
     }
-    let later = labels_of(false).difference(&labels).cloned().collect();
+    let named: BTreeSet<String> = labels_of(false).flatten().collect();
+    let later = named.difference(&labels).cloned().collect();
     let namespaces = only_in(enforced.iter().map(|profile| &profile.namespaces));
     let policy = (!enforced.is_empty()).then(|| Policy {
         name: "belayer-pod-hold",

@@ -238,6 +238,44 @@ async fn profiles_of_other_owners_have_later_holds_and_need_another_role() {
     );
 }
 
+/// The policy of the manifests selects what one of the profiles selects: a label of the other one would leave pods out.
+#[rstest]
+#[case::twice_built_in(json!([
+    { "builtIn": "argo", "name": "slow", "selector": { "matchLabels": { "tier": "slow" } }, "releaseAfter": "1h" },
+    { "builtIn": "argo" },
+]))]
+#[case::the_same_owner(json!([
+    { "builtIn": "argo" },
+    {
+        "name": "legacy", "selector": { "matchLabels": { "team": "x" } },
+        "owner": { "group": "argoproj.io", "version": "v1alpha1", "kind": "Workflow", "resource": "workflows" },
+        "consumed": { "labels": { "read": "true" } },
+    },
+]))]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_label_that_one_of_several_profiles_names_is_not_required(#[case] profiles: Value) {
+    let world = installed().await;
+    manifests(&world, &["pod-hold-policy"]);
+    world.gate("belayer-system", &json!({ "mode": "normal", "hold": "on" }));
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("belayer.yaml");
+    let text = json!({
+        "apiVersion": "config.belayer.dev/v1alpha1", "podFinalizer": { "profiles": profiles },
+    });
+    std::fs::write(&config, text.to_string()).unwrap();
+    let config = format!("--config={}", config.display());
+    let answer = world
+        .run(&[
+            "check",
+            "--controllers=pod-finalizer",
+            "--service-account",
+            &config,
+        ])
+        .await;
+    assert!(!answer.out.contains("missing"), "{}", answer.out);
+    assert!(!answer.out.contains("does not refer to"), "{}", answer.out);
+}
+
 fn gate(data: &Value) -> Value {
     let name = json!({ "name": "belayer-gate" });
     let mut gate =

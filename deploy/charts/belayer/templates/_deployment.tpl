@@ -22,8 +22,9 @@ spec:
     metadata:
       labels:
         {{- include "belayer.podLabels" (list . .name) | nindent 8 }}
-      {{- /* Keys that are read at the start only: without a restart the pods would keep the Lease that the Role no longer names. */}}
+      {{- /* Keys that are read at the start only (all of them without ConfigReload): without a restart the pods would keep the Lease that the Role no longer names. */}}
       {{- $restart := pick .Values.config "dryRun" "endpoints" "featureGates" "leaderElection" "logging" }}
+      {{- if eq (toString (.Values.config.featureGates).ConfigReload) "false" }}{{ $restart = .Values.config }}{{ end }}
       {{- with include "belayer.podAnnotations" (list . $restart) }}
       annotations:
         {{- . | nindent 8 }}

@@ -288,6 +288,27 @@ fn the_node_agent_reads_its_configuration_and_has_its_programs() {
     let plain = objects(&helm, &json!({ "nodeAgent": { "enabled": true } }));
     assert!(find(&plain, "ConfigMap", "belayer-node-agent-config").is_none());
     assert!(agent(&plain)["metadata"]["annotations"].is_null());
+    let labelled =
+        json!({ "nodeAgent": { "enabled": true, "seLinuxOptions": { "type": "spc_t" } } });
+    let labelled = agent(&objects(&helm, &labelled));
+    let context = &labelled["spec"]["containers"][0]["securityContext"];
+    assert_eq!(context["seLinuxOptions"], json!({ "type": "spc_t" }));
+}
+
+/// A key that is read again needs no restart, unless the feature is off by which it is.
+#[test]
+fn a_changed_key_restarts_the_pods_if_nothing_reads_it_again() {
+    let Some(helm) = helm() else { return };
+    let metadata = |reload: bool, workers: u32| {
+        let config = json!({
+            "featureGates": { "ConfigReload": reload }, "podFinalizer": { "workers": workers },
+        });
+        let objects = objects(&helm, &json!({ "config": config }));
+        let deployment = find(&objects, "Deployment", "belayer").unwrap();
+        deployment["spec"]["template"]["metadata"].clone()
+    };
+    assert_eq!(metadata(true, 4), metadata(true, 5));
+    assert_ne!(metadata(false, 4), metadata(false, 5));
 }
 
 /// The namespace would lose its Pod Security level, and an uninstall would delete it.
