@@ -1,8 +1,10 @@
 //! Standard output: text as wide as the terminal, coloured if supported; or data.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use owo_colors::OwoColorize as _;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 use belayer_inspect::report::Verdict;
@@ -11,6 +13,9 @@ use belayer_inspect::text::{Detail, Paint, Style, wrapped};
 use crate::arguments::Output;
 use crate::exit::{Failure, written};
 use crate::message::WIDEST;
+
+/// How often a watch checks that its output still has a reader.
+const READER_CHECK: Duration = Duration::from_secs(1);
 
 /// Width and format of the output. The stream removes colours for `NO_COLOR` or a pipe.
 #[derive(Debug, Clone, Copy)]
@@ -99,6 +104,21 @@ impl Screen {
 /// If standard output cannot be written to.
 pub(crate) fn print_data(data: &[u8]) -> Result<(), Failure> {
     write_to(io::stdout(), data)
+}
+
+/// Completes once the reader of standard output has closed the pipe: a watch would notice only when it prints again.
+pub(crate) async fn reader_gone() {
+    loop {
+        let stdout = io::stdout();
+        let mut out = [PollFd::new(&stdout, PollFlags::empty())];
+        let at_once = Timespec::default();
+        if poll(&mut out, Some(&at_once)).is_ok()
+            && out[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
+        {
+            return;
+        }
+        tokio::time::sleep(READER_CHECK).await;
+    }
 }
 
 fn write_to(mut out: impl Write, data: &[u8]) -> Result<(), Failure> {

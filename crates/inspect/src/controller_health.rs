@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use belayer_core::object::Resource;
 use jiff::Timestamp;
 
-use crate::known_finalizers::{Controller, Entry};
+use crate::known_finalizers::{Controller, Entry, Matching};
 use crate::reader::ReadResult;
 use crate::report::age;
 
@@ -93,6 +93,8 @@ pub(crate) struct Observed<'a> {
     pub leases: Vec<&'a ReadResult<Lease>>,
     /// Places of workloads that are controllers of other objects: `namespace/name`.
     pub of_others: Vec<&'a str>,
+    /// For a sidecar of a CSI driver: the driver.
+    pub driver: Option<&'a str>,
     /// For a controller of Belayer's: what distinguishes its Deployment from the others.
     pub own: Option<OwnDeployment<'a>>,
 }
@@ -137,6 +139,9 @@ const MANAGER: &str = "kube-controller-manager";
 /// The usual name of a cloud's manager.
 const CLOUD_MANAGER: &str = "cloud-controller-manager";
 
+/// Maximum number of workloads of other drivers that are named.
+const NAMED: usize = 3;
+
 /// A Lease counts as renewed for this many times its duration.
 const GRACE_LENGTHS: i64 = 4;
 
@@ -148,14 +153,7 @@ pub(crate) fn of_known(
     now: Timestamp,
 ) -> ControllerHealth {
     let controllers = entry.controllers_of(&kind.kind);
-    let has_its_name = |workload: &&Workload| {
-        let mut all = controllers.iter();
-        all.any(|controller| controller.is(&workload.namespace, &workload.name))
-    };
-    let has_its_image = |workload: &&Workload| {
-        let mut images = workload.images.iter();
-        images.any(|image| entry.has_image(image, &kind.group))
-    };
+    let has_its_name = |workload: &&Workload| has_name(entry, kind, workload);
     let mut leases = Vec::new();
     let mut missing = Vec::new();
     for lease in &seen.leases {
@@ -189,7 +187,7 @@ pub(crate) fn of_known(
     let mut found: Vec<&Workload> = candidates.iter().copied().filter(has_its_name).collect();
     // Other parts of a project often run the same image. Those of Belayer are separated below.
     if found.is_empty() || seen.own.is_some() {
-        let is_one = |one: &&Workload| has_its_name(one) || has_its_image(one);
+        let is_one = |one: &&Workload| is_one(entry, kind, one);
         found = candidates.into_iter().filter(is_one).collect();
     }
     let (found, rest) = match &seen.own {
@@ -237,9 +235,70 @@ pub(crate) fn of_known(
                 let known = proof;
                 return ControllerHealth::Unknown { known, missing };
             }
+            if let Some(driver) = seen.driver {
+                missing.push(of_no_driver(entry, driver, &rest));
+                let known = proof;
+                return ControllerHealth::Unknown { known, missing };
+            }
+            if let Some(namesake) = namesake(entry, &controllers, workloads) {
+                missing.push(format!(
+                    "whether {} runs: {} has the name of its controller, in another namespace than usual",
+                    entry.owner,
+                    namesake.place()
+                ));
+                let known = proof;
+                return ControllerHealth::Unknown { known, missing };
+            }
             not_found(entry, &controllers, checked, proof, missing)
         }
     }
+}
+
+/// Whether a workload has the name of a controller that removes a finalizer from objects of `kind`.
+fn has_name(entry: &Entry, kind: &Resource, workload: &Workload) -> bool {
+    let mut all = entry.controllers_of(&kind.kind).into_iter();
+    all.any(|controller| controller.is(&workload.namespace, &workload.name))
+}
+
+/// Whether a workload has the name or the image of such a controller.
+pub(crate) fn is_one(entry: &Entry, kind: &Resource, workload: &Workload) -> bool {
+    let mut images = workload.images.iter();
+    has_name(entry, kind, workload) || images.any(|image| entry.has_image(image, &kind.group))
+}
+
+/// What is missing if no workload is tied to the CSI driver of an object. Those of other drivers may be.
+fn of_no_driver(entry: &Entry, driver: &str, others: &[&Workload]) -> String {
+    let mut places: Vec<_> = others.iter().map(|one| one.place()).collect();
+    let more = places.len().saturating_sub(NAMED);
+    places.truncate(NAMED);
+    if more > 0 {
+        places.push(format!("{more} more"));
+    }
+    let apart = if places.is_empty() {
+        String::new()
+    } else {
+        format!(
+            " apart from {}, which may belong to other drivers,",
+            places.join(", ")
+        )
+    };
+    format!(
+        "whether the {} of driver {driver} runs:{apart} no Deployment, StatefulSet or DaemonSet was found that does; it may \
+         run outside the cluster",
+        entry.owner
+    )
+}
+
+/// A workload whose name is that of a controller that is known by its name and namespace alone, in another namespace.
+fn namesake<'a>(
+    entry: &Entry,
+    controllers: &[&Controller],
+    workloads: &'a [Workload],
+) -> Option<&'a Workload> {
+    let mut exact = controllers
+        .iter()
+        .filter(|one| one.matching == Matching::Exact && entry.images.is_empty());
+    exact.find_map(|one| workloads.iter().find(|workload| workload.name == one.name))
 }
 
 fn not_found(

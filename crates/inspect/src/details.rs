@@ -221,6 +221,20 @@ pub(crate) struct LeaseSpec {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct VolumeSpec {
     pub(crate) claim_ref: Option<BoundPvc>,
+    pub(crate) csi: CsiSource,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct CsiSource {
+    pub(crate) driver: String,
+}
+
+/// The spec of a VolumeSnapshotContent.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct SnapshotContentSpec {
+    pub(crate) driver: String,
 }
 
 /// The PVC that a volume is bound to.

@@ -12,15 +12,16 @@ use futures::StreamExt as _;
 
 use crate::argo::{self, WorkflowController};
 use crate::controller_health::{Lease, Workload};
+use crate::csi::Drivers;
 use crate::explain::{Belayer, ExplainError, Explained, Explainer};
 use crate::known_finalizers::KnownFinalizers;
 use crate::object::Terminating;
 use crate::reader::{ReadResult, Reader};
 use crate::scan::{Scan, Scope};
 pub(crate) use own_leases::OwnLeases;
-pub(crate) use reads::lease;
 pub(crate) use reads::pods;
 use reads::{attachments, dead_apis, namespace, node, pvc, volume, workloads};
+pub(crate) use reads::{lease, lease_of};
 pub(crate) use state::{
     AttachmentState, DeadApiService, DeadWebhook, Intercepts, NamespaceState, NodeState, PodState,
     VolumeState, Webhooks,
@@ -91,6 +92,8 @@ pub(crate) struct World {
     pub webhooks: Webhooks,
     /// All workloads, if objects are stuck.
     pub workloads: ReadResult<Vec<Workload>>,
+    /// What ties the sidecars of CSI drivers to the drivers of stuck objects.
+    pub drivers: Drivers,
     /// The workflow controllers of Argo, if a stuck object has a finalizer of theirs.
     pub argo: ReadResult<Vec<WorkflowController>>,
     /// The Leases of known controllers and Belayer's, by `namespace/name`.
@@ -182,7 +185,10 @@ pub(crate) async fn gather(
         },
     );
     let node_names = relevant_nodes(&stuck, &pods, &attachments);
-    let nodes = each(node_names, |name| node(reader, name)).await;
+    let (nodes, drivers) = futures::join!(
+        each(node_names, |name| node(reader, name)),
+        Drivers::read(reader, &stuck, &belayer.known, &volumes, &attachments),
+    );
     let bound = volumes.values().filter_map(ReadResult::found);
     let bound: BTreeSet<String> = bound
         .filter_map(|volume| Some(volume.bound_pvc()?.place()))
@@ -204,6 +210,7 @@ pub(crate) async fn gather(
         dead_apis,
         webhooks,
         workloads,
+        drivers,
         argo,
         leases,
         own_leases,

@@ -86,6 +86,14 @@ pub enum ExplainError {
         /// The key of the configuration.
         key: &'static str,
     },
+    /// The default configuration does not select the object, but Belayer runs with another one.
+    #[error(
+        "the Deployment {deployment} runs with a configuration file: give it with --config FILE"
+    )]
+    NotTheConfiguration {
+        /// `namespace/name`.
+        deployment: String,
+    },
     /// The object, or another one that the decision depends on, cannot be read. The message names the cause, so that
     /// it is not a source as well.
     #[error("{object}: {}", explain(error))]

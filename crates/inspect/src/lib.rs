@@ -3,6 +3,7 @@
 pub mod argo;
 mod contact;
 mod controller_health;
+mod csi;
 mod diagnose;
 mod evidence;
 pub mod explain;

@@ -94,6 +94,7 @@ fixtures! {
     "foreground-cycle": "foreground deletion of an object that owns itself",
     "claim-in-use": "a PVC that a pod uses",
     "volume-attached": "a VolumeAttachment whose attacher is scaled to zero",
+    "volume-other-driver": "a VolumeAttachment where only the attacher of another driver exists",
     "node-gone": "a pod on a missing node",
     "crd-instances": "a CRD with instances",
     "argo-controller-down": "Argo's finalizer with its controller scaled to zero",

@@ -1,17 +1,26 @@
 //! The explainers of the controllers of this build.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use belayer_controller::{Configured, Site};
 use belayer_core::object::Resource;
 use belayer_holds::gate::GateObject;
-use belayer_inspect::explain::Belayer;
+use belayer_inspect::explain::{Belayer, ExplainError, Explainer, Explaining};
+use belayer_inspect::preflight::with_configuration_file;
 use belayer_inspect::reader::Reader;
+use futures::FutureExt as _;
 
 use super::lease;
 use crate::arguments::ReadArguments;
 use crate::config::Source;
 use crate::exit::Failure;
+
+/// The rule of an object that is held and not selected, in the tables of all controllers that select.
+const UNSELECTED: &str = "unselected";
+
+/// The time to find out whether Belayer runs with a configuration file.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// The controllers of this build, for a Belayer in `own_namespace`.
 ///
@@ -36,11 +45,14 @@ pub(super) fn belayer(
         config,
         owners: &owners,
     };
+    let explainers = configured.iter().flat_map(|one| one.explainers(&site));
     Ok(Belayer {
-        explainers: configured
-            .iter()
-            .flat_map(|one| one.explainers(&site))
-            .collect(),
+        explainers: match config {
+            Some(_) => explainers.collect(),
+            None => explainers
+                .map(|one| without_a_file(one, own_namespace))
+                .collect(),
+        },
         lease: lease(&source, own_namespace)?,
         gate: Some(GateObject::key(own_namespace)),
         switches: configured
@@ -50,6 +62,34 @@ pub(super) fn belayer(
         config: config.map(|path| path.display().to_string()),
         known: Arc::default(),
     })
+}
+
+/// An explainer by the default configuration. It does not prove that nothing selects an object that Belayer holds if Belayer
+/// runs with a configuration file: that may select it.
+fn without_a_file(explainer: Explainer, own_namespace: &str) -> Explainer {
+    let explain = explainer.explain;
+    let namespace: Arc<str> = own_namespace.into();
+    let explain = move |kind, key, reader: Reader| -> Explaining {
+        let (explained, namespace) = (explain(kind, key, reader.clone()), Arc::clone(&namespace));
+        async move {
+            let explained = explained.await?;
+            if !explained.held || explained.row.name != UNSELECTED {
+                return Ok(explained);
+            }
+            let read = with_configuration_file(&reader, &namespace);
+            match tokio::time::timeout(ANSWER_WITHIN, read).await {
+                Ok(Some(name)) => Err(ExplainError::NotTheConfiguration {
+                    deployment: format!("{namespace}/{name}"),
+                }),
+                Ok(None) | Err(_) => Ok(explained),
+            }
+        }
+        .boxed()
+    };
+    Explainer {
+        explain: Box::new(explain),
+        ..explainer
+    }
 }
 
 /// Number of objects that this controller keeps held although they are not selected any more; `None` if it never

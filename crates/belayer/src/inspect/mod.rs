@@ -2,6 +2,7 @@
 //! controller has an explainer.
 
 mod arguments;
+mod changes;
 mod check;
 mod explainers;
 mod parts;
@@ -16,9 +17,9 @@ use serde::de::IgnoredAny;
 
 use belayer_core::executor::Bounds;
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_inspect::explain::Explanation;
+use belayer_inspect::explain::{Explanation, Subject};
 use belayer_inspect::reader::{ReadResult, Reader, Trouble};
-use belayer_inspect::report::{Group, Report, Summary, UnseenReason};
+use belayer_inspect::report::{Report, UnseenReason};
 use belayer_inspect::scan::{Scope, Silent};
 use belayer_inspect::stuck::{InspectError, Query, explain, stuck};
 use belayer_inspect::text;
@@ -37,7 +38,7 @@ use crate::election::{Election, ElectionArguments};
 use crate::exit::Failure;
 use crate::kubeconfig::{self, Sources};
 use crate::reach::Server;
-use crate::screen::Screen;
+use crate::screen::{self, Screen};
 use crate::signals;
 
 /// Exit code if an object is stuck.
@@ -101,12 +102,13 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
         };
         let read = tokio::select! {
             _ = &mut ended => return Ok(()),
+            () = screen::reader_gone() => return Ok(()),
             read = read => read,
         };
         match read {
             Err(error) if failures.goes_on(&error, &server) => continue,
             Err(error) => return Err(failed(error, &server)),
-            Ok(now) if has_changed(&now, &report) => {
+            Ok(now) if changes::of_report(&now, &report) => {
                 screen.separate()?;
                 show_report(&screen, &now)?;
                 report = now;
@@ -125,17 +127,6 @@ fn show_report(screen: &Screen, report: &Report) -> Result<(), Failure> {
             text::report(report, screen.style(), screen)
         }
     })
-}
-
-/// Whether the report differs in more than times and costs.
-fn has_changed(now: &Report, before: &Report) -> bool {
-    let timeless = |report: &Report| {
-        let mut report = report.clone();
-        report.summary = Summary::default();
-        timeless(&mut report.groups);
-        report
-    };
-    timeless(now) != timeless(before)
 }
 
 fn verdict_of_all(report: &Report) -> Result<(), Failure> {
@@ -197,11 +188,17 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
         };
         let read = tokio::select! {
             _ = &mut ended => return Ok(()),
+            () = screen::reader_gone() => return Ok(()),
             read = read => read,
         };
         match read {
             Err(error) if failures.goes_on(&error, &server) => continue,
-            Ok(now) if is_changed(&now, &shown) => {
+            Ok(now) if now.object.uid != shown.object.uid => {
+                let what = place(&now.object);
+                let sentence = format!("{what} is deleted; another object of this name exists.");
+                return screen.conclude(&sentence);
+            }
+            Ok(now) if changes::of_explanation(&now, &shown) => {
                 screen.separate()?;
                 show(&screen, &now)?;
                 shown = now;
@@ -242,6 +239,22 @@ impl ReadFailures {
     }
 }
 
+/// `pods shop/web-0`, or `nodes node-1`.
+fn place(object: &Subject) -> String {
+    let Subject {
+        resource,
+        namespace,
+        name,
+        ..
+    } = object;
+    let key = if namespace.is_empty() {
+        ObjectKey::cluster(name.as_str())
+    } else {
+        ObjectKey::new(namespace.as_str(), name.as_str())
+    };
+    format!("{resource} {key}")
+}
+
 fn verdict(explanation: &Explanation) -> Result<(), Failure> {
     if explanation.object.stuck {
         Err(Failure::Found(STUCK))
@@ -273,27 +286,6 @@ async fn must_exist(reader: &Reader, namespace: &str) -> Result<(), Failure> {
 fn lease(source: &Source, own_namespace: &str) -> Result<Option<String>, Failure> {
     let election = Election::resolve(&ElectionArguments::default(), source, own_namespace)?;
     Ok(election.map(|election| election.lease.to_string()))
-}
-
-/// Whether the explanation differs in more than times.
-fn is_changed(now: &Explanation, before: &Explanation) -> bool {
-    let timeless = |explanation: &Explanation| {
-        let mut explanation = explanation.clone();
-        timeless(&mut explanation.groups);
-        explanation
-    };
-    timeless(now) != timeless(before)
-}
-
-/// Removes what changes with every read.
-fn timeless(groups: &mut [Group]) {
-    for group in groups {
-        // It names the age of a Lease renewal.
-        group.proof.clear();
-        for object in &mut group.objects {
-            object.age_seconds = 0;
-        }
-    }
 }
 
 pub(crate) async fn connect(

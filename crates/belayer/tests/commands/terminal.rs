@@ -3,9 +3,11 @@
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rstest::rstest;
 use serde_json::json;
+use tokio::io::AsyncReadExt as _;
 
 use crate::world::{TOOL, World};
 
@@ -189,4 +191,27 @@ async fn output_that_cannot_be_written_is_an_error(#[case] arguments: &str) {
             .is_some_and(|code| code != 1 && code < 100),
         "{output:?}"
     );
+}
+
+/// As in `belayer stuck --watch | head -1`: nothing more can be printed, although nothing changes.
+#[rstest]
+#[case("stuck --watch")]
+#[case("explain cm/a --watch")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_ends_when_its_reader_closes_the_pipe(#[case] arguments: &str) {
+    let world = World::new().await;
+    world.stuck_config_map("a", "strimzi.io/topic-operator", json!({}));
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let mut command = world.command(&arguments);
+    command.stdout(Stdio::piped());
+    let mut child = tokio::process::Command::from(command)
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_u8().await.unwrap();
+    drop(stdout);
+    let ended = tokio::time::timeout(Duration::from_secs(30), child.wait()).await;
+    let ended = ended.expect("it goes on").unwrap();
+    assert_eq!(ended.code(), Some(0));
 }

@@ -111,6 +111,23 @@ async fn a_watch_ends_when_the_kind_is_deleted() {
     assert_eq!(watching.ends().await, 0);
 }
 
+/// The object of this name is another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_ends_when_the_object_is_deleted_and_created_again() {
+    let (world, mut watching) = explained().await;
+    let reads = Match::verb(Verb::Get).resource("configmaps").client(TOOL);
+    let down = Fault::on(reads).answer(Answer::service_unavailable());
+    let down = world.sandbox.faults().inject(down);
+    eventually("a failed read", || down.hits() > 1).await;
+    release(&world);
+    let map = json!({"metadata": {"name": "a"}});
+    world.create(&Gvr::CONFIGMAPS, Some("default"), map);
+    down.remove();
+    let says = "configmaps default/a is deleted; another object of this name exists.";
+    watching.prints(says).await;
+    assert_eq!(watching.ends().await, 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn stuck_watches() {
     let world = World::new().await;

@@ -41,6 +41,7 @@ fn observed<'a>(
         workloads,
         leases: leases.to_vec(),
         of_others: Vec::new(),
+        driver: None,
         own: None,
     }
 }
@@ -117,6 +118,31 @@ fn a_known_controller(
 #[case::argo_events_with_only_a_sensor("eventbus-controller", "EventBus",
     &[("argo-events/my-sensor", "quay.io/argoproj/argo-events:v1.9", 1),
       ("argo-events/controller-manager", "quay.io/argoproj/argo-events:v1.9", 0)], "down")]
+#[case::argo_events_with_only_its_sensors("eventbus-controller", "EventBus",
+    &[("argo-events/my-sensor", "quay.io/argoproj/argo-events:v1.9", 1)], "gone")]
+#[case::argo_events_in_another_namespace("eventbus-controller", "EventBus",
+    &[("events/controller-manager", "quay.io/argoproj/argo-events:v1.9", 1)], "unknown")]
+#[case::velero_with_only_its_node_agent("restores.velero.io/external-resources-finalizer", "Restore",
+    &[("velero/node-agent", "velero/velero:v1.14", 1)], "gone")]
+#[case::crossplane_with_only_its_rbac_manager("composite.apiextensions.crossplane.io", "XBucket",
+    &[("crossplane-system/crossplane-rbac-manager", "xpkg.crossplane.io/crossplane/crossplane:v2", 1)], "gone")]
+#[case::gatekeeper_with_only_its_audit("constrainttemplate.finalizers.gatekeeper.sh", "ConstraintTemplate",
+    &[("gatekeeper-system/gatekeeper-audit", "openpolicyagent/gatekeeper:v3.18", 1)], "gone")]
+#[case::tekton_results_with_only_its_api("results.tekton.dev/pipelinerun", "PipelineRun",
+    &[("tekton-pipelines/tekton-results-api",
+       "gcr.io/tekton-releases/github.com/tektoncd/results/cmd/api:v0.13", 1)], "gone")]
+#[case::tekton_results("results.tekton.dev/pipelinerun", "PipelineRun",
+    &[("openshift/watcher", "gcr.io/tekton-releases/github.com/tektoncd/results/cmd/watcher:v0.13", 1)], "alive")]
+#[case::longhorn_with_only_its_deployer("longhorn.io", "Volume",
+    &[("longhorn-system/longhorn-driver-deployer", "longhornio/longhorn-manager:v1.8", 1)], "gone")]
+#[case::external_secrets_with_only_its_webhook("pushsecret.externalsecrets.io/finalizer", "PushSecret",
+    &[("external-secrets/external-secrets-webhook", "ghcr.io/external-secrets/external-secrets:v0.14", 1)], "gone")]
+#[case::kueue_with_only_its_dashboard("kueue.x-k8s.io/managed", "Pod",
+    &[("kueue-system/kueue-kueueviz-backend", "registry.k8s.io/kueue/kueueviz-backend:v0.13", 1)], "gone")]
+#[case::knative_eventing_with_only_its_webhook("brokers.eventing.knative.dev", "Broker",
+    &[("knative-eventing/eventing-webhook", "openshift-serverless-1/knative-eventing-webhook-rhel8:1", 1)], "gone")]
+#[case::consul_with_only_its_certificates("finalizers.consul.hashicorp.com", "ServiceDefaults",
+    &[("consul/consul-webhook-cert-manager", "hashicorp/consul-k8s-control-plane:1.6", 1)], "gone")]
 #[case::rook_with_only_its_toolbox("ceph.rook.io/disaster-protection", "Secret",
     &[("rook-ceph/rook-ceph-tools", "docker.io/rook/ceph:v1.17", 1)], "gone")]
 #[case::a_snapshot_whose_driver_is_gone(
@@ -266,6 +292,7 @@ fn the_deployments_of_belayer_are_told_apart(
         workloads: &workloads,
         leases: Vec::new(),
         of_others: Vec::new(),
+        driver: None,
         own: Some(OwnDeployment {
             lease,
             others: others.iter().copied().collect(),

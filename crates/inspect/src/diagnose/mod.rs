@@ -9,6 +9,9 @@ mod structure;
 mod volumes;
 mod webhooks;
 
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use belayer_core::object::Resource;
 use belayer_core::words::one_or_many;
 use jiff::Timestamp;
@@ -138,50 +141,42 @@ impl Diagnosis {
 
 /// Reports what blocks the deletion of each stuck object.
 pub(crate) fn report(world: &World, now: Timestamp) -> Report {
-    let mut groups: Vec<(Diagnosis, Vec<StuckObject>)> = structure::dead_apis(world)
+    let mut groups: Vec<Like> = structure::dead_apis(world)
         .into_iter()
-        .map(|diagnosis| (diagnosis, Vec::new()))
+        .map(Like::new)
         .collect();
     for object in &world.stuck {
-        for diagnosis in diagnose(object, world, now) {
+        for mut diagnosis in diagnose(object, world, now) {
             let stuck = stuck_object(object, &diagnosis, now);
-            match groups
+            let like = groups
                 .iter_mut()
-                .find(|(known, _)| known.is_like(&diagnosis))
-            {
-                Some((known, objects)) => {
-                    let one_is_enough = known.is_about_an_unknown_finalizer();
-                    for step in diagnosis.next {
-                        let is_known =
-                            |one: &Step| *one == step || one_is_enough && one.say == step.say;
-                        if !known.next.iter().any(is_known) {
-                            known.next.push(step);
-                        }
-                    }
-                    objects.push(stuck);
+                .find(|group| group.diagnosis.is_like(&diagnosis));
+            match like {
+                Some(group) => {
+                    group.add_steps(std::mem::take(&mut diagnosis.next));
+                    group.objects.push(stuck);
                 }
-                None => groups.push((diagnosis, vec![stuck])),
+                None => groups.push(Like {
+                    objects: vec![stuck],
+                    ..Like::new(diagnosis)
+                }),
             }
         }
     }
-    groups.sort_by(|(a, these), (b, those)| {
-        (
-            a.verdict,
-            a.cause,
-            std::cmp::Reverse(these.len()),
-            &a.finalizer,
-        )
-            .cmp(&(
-                b.verdict,
-                b.cause,
-                std::cmp::Reverse(those.len()),
-                &b.finalizer,
-            ))
+    groups.sort_by(|one, other| {
+        let (a, b) = (&one.diagnosis, &other.diagnosis);
+        let sizes = (one.objects.len(), other.objects.len());
+        (a.verdict, a.cause, std::cmp::Reverse(sizes.0), &a.finalizer).cmp(&(
+            b.verdict,
+            b.cause,
+            std::cmp::Reverse(sizes.1),
+            &b.finalizer,
+        ))
     });
     let mut groups: Vec<Group> = groups
         .into_iter()
         .enumerate()
-        .map(|(index, (diagnosis, objects))| group(index + 1, diagnosis, objects))
+        .map(|(index, like)| group(index + 1, like))
         .collect();
     cross_reference(&mut groups);
     Report {
@@ -325,11 +320,49 @@ fn is_definition(kind: &Resource) -> bool {
     *kind.group == *"apiextensions.k8s.io" && *kind.plural == *"customresourcedefinitions"
 }
 
-fn group(number: usize, diagnosis: Diagnosis, objects: Vec<StuckObject>) -> Group {
+/// Objects with equal diagnoses.
+struct Like {
+    diagnosis: Diagnosis,
+    objects: Vec<StuckObject>,
+    /// Hashes of all steps. Only those that are shown are stored: each object of thousands may have another one.
+    steps: HashSet<u64>,
+}
+
+impl Like {
+    fn new(mut diagnosis: Diagnosis) -> Self {
+        let steps = std::mem::take(&mut diagnosis.next);
+        let mut new = Self {
+            diagnosis,
+            objects: Vec::new(),
+            steps: HashSet::new(),
+        };
+        new.add_steps(steps);
+        new
+    }
+
+    fn add_steps(&mut self, steps: Vec<Step>) {
+        let one_is_enough = self.diagnosis.is_about_an_unknown_finalizer();
+        for step in steps {
+            let command = step.command.as_ref().filter(|_| !one_is_enough);
+            let mut hasher = DefaultHasher::new();
+            (&step.say, command).hash(&mut hasher);
+            if self.steps.insert(hasher.finish()) && self.diagnosis.next.len() < STEPS {
+                self.diagnosis.next.push(step);
+            }
+        }
+    }
+}
+
+fn group(number: usize, like: Like) -> Group {
+    let Like {
+        diagnosis,
+        objects,
+        steps,
+    } = like;
     let headline = headline(&diagnosis, &objects);
     let mut next = diagnosis.next;
-    if next.len() > STEPS {
-        let more = next.len() - (STEPS - 1);
+    if steps.len() > STEPS {
+        let more = steps.len() - (STEPS - 1);
         next.truncate(STEPS - 1);
         next.push(Step::say(format!("and {more} more steps of the same kind")));
     }

@@ -10,6 +10,7 @@ use belayer_holds::names::RELEASE_ANNOTATION;
 use super::{Diagnosis, known, volumes};
 use crate::argo::{self, INSTANCE_LABEL, WorkflowController};
 use crate::controller_health::{self, ControllerHealth, Observed, OwnDeployment, Workload};
+use crate::csi::{self, Driver};
 use crate::evidence::{NotExplained, World};
 use crate::explain::{Action, Explained};
 use crate::known_finalizers::Entry;
@@ -25,6 +26,9 @@ pub(super) fn health_of(
     now: Timestamp,
 ) -> ControllerHealth {
     if let Some(entry) = world.known.find(finalizer) {
+        if csi::is_of_sidecar(entry) {
+            return health_of_sidecar(object, finalizer, entry, world, now);
+        }
         return health_of_known(object, entry, world, now);
     }
     let manager = object.set_by.get(finalizer).map(|by| by.manager.as_str());
@@ -32,6 +36,7 @@ pub(super) fn health_of(
         workloads: &world.workloads,
         leases: Vec::new(),
         of_others: Vec::new(),
+        driver: None,
         own: None,
     };
     controller_health::of_manager(manager, &seen)
@@ -67,9 +72,61 @@ fn health_of_known(
         workloads: &world.workloads,
         leases: leases.collect(),
         of_others: of_others.iter().map(|one| &*one.place).collect(),
+        driver: None,
         own,
     };
     controller_health::of_known(entry, kind, &seen, now)
+}
+
+/// The CSI driver of an object, if the finalizer is that of a sidecar.
+fn driver_of(object: &Terminating, finalizer: &str, world: &World) -> Option<Driver> {
+    let entry = world.known.find(finalizer)?;
+    let of = || world.drivers.of(object, finalizer);
+    csi::is_of_sidecar(entry).then(of).flatten()
+}
+
+/// Whether the sidecar runs that belongs to the driver of the object. Those of other drivers do not count.
+fn health_of_sidecar(
+    object: &Terminating,
+    finalizer: &str,
+    entry: &Entry,
+    world: &World,
+    now: Timestamp,
+) -> ControllerHealth {
+    let kind = &object.object.kind.resource;
+    let Some(driver) = driver_of(object, finalizer, world) else {
+        return ControllerHealth::Unknown {
+            known: Vec::new(),
+            missing: vec![format!(
+                "whether {} of its CSI driver runs: the driver is not known",
+                entry.owner
+            )],
+        };
+    };
+    let leases = world.drivers.leases(entry, &driver);
+    let sidecars = world.workloads.found().into_iter().flatten();
+    let others: Vec<String> = sidecars
+        .filter(|one| controller_health::is_one(entry, kind, one))
+        .filter(|one| !world.drivers.is_of(one, &driver, &leases))
+        .map(|one| format!("{}/{}", one.namespace, one.name))
+        .collect();
+    let seen = Observed {
+        workloads: &world.workloads,
+        leases,
+        of_others: others.iter().map(String::as_str).collect(),
+        driver: Some(&driver.0),
+        own: None,
+    };
+    let health = controller_health::of_known(entry, kind, &seen, now);
+    match health {
+        ControllerHealth::Unknown { mut known, missing }
+            if world.drivers.has_no_object(&driver) =>
+        {
+            known.push(format!("no CSIDriver {} exists", driver.0));
+            ControllerHealth::Unknown { known, missing }
+        }
+        health => health,
+    }
 }
 
 /// Whether Argo's workflow controller removes the finalizer.
@@ -126,6 +183,11 @@ pub(super) fn controller(
         };
     }
     let owner = entry.map_or("its controller", |entry| entry.owner.as_str());
+    let driver = driver_of(object, finalizer, world);
+    let owner = match &driver {
+        Some(driver) => &format!("{owner} of {}", driver.0),
+        None => owner,
+    };
     match health {
         ControllerHealth::Alive(proof, workload) => {
             let mut found = base(Verdict::ControllerAlive, proof);
@@ -161,6 +223,7 @@ pub(super) fn controller(
             let mut found = base(Verdict::Unknown, known);
             found.missing = missing;
             found.next = match entry {
+                Some(entry) if csi::is_of_sidecar(entry) => find_out_about_sidecar(owner, entry),
                 Some(entry) => find_out_about(object, entry),
                 None => find_out_whose(object),
             };
@@ -220,8 +283,26 @@ fn find_out_about(object: &Terminating, entry: &Entry) -> Vec<Step> {
             object.object.kubectl("describe"),
         )
     });
-    let force = format!("Do not remove it by force before that is known. Lost: {lost}");
-    vec![first, Step::say(force)]
+    vec![first, not_by_force(lost)]
+}
+
+/// Steps for the sidecar of a CSI driver: the driver may be removed, or another sidecar than those that were found may
+/// belong to it.
+fn find_out_about_sidecar(owner: &str, entry: &Entry) -> Vec<Step> {
+    let first = Step::run(
+        format!(
+            "Find out whether the driver is installed and where {owner} runs: it removes its finalizer by itself. Without \
+             the driver, install it again"
+        ),
+        "kubectl get csidrivers",
+    );
+    vec![first, not_by_force(&entry.lost)]
+}
+
+fn not_by_force(lost: &str) -> Step {
+    Step::say(format!(
+        "Do not remove it by force before that is known. Lost: {lost}"
+    ))
 }
 
 fn find_out_whose(object: &Terminating) -> Vec<Step> {

@@ -10,9 +10,10 @@ use jiff::ToSpan as _;
 use rstest::rstest;
 use serde_json::{Value, json};
 
+use super::{Diagnosis, Like, STEPS, group};
 use crate::explain::Belayer;
 use crate::reader::Reader;
-use crate::report::{Cause, Group, Report, Verdict};
+use crate::report::{Cause, Group, Report, Step, Verdict};
 use crate::scan::Silent;
 use crate::stuck::{Query, stuck};
 
@@ -193,6 +194,23 @@ async fn objects_that_wait_for_each_other_are_a_cycle(
             .collect();
         assert_eq!(commands, ["kubectl -n st edit configmaps a"], "{text}");
     }
+}
+
+/// Each of thousands of objects may have another step.
+#[test]
+fn steps_beyond_the_limit_are_counted_and_not_stored() {
+    let mut like = Like::new(Diagnosis::new(Cause::Finalizer, Verdict::ControllerGone));
+    for number in 0..1_000 {
+        like.add_steps(vec![
+            Step::say("Install it again"),
+            Step::run("Remove it", format!("kubectl patch {number}")),
+        ]);
+    }
+    assert_eq!(like.diagnosis.next.len(), STEPS);
+    let steps = group(1, like).next;
+    let says: Vec<_> = steps.iter().map(|step| &*step.say).collect();
+    let more = "and 998 more steps of the same kind";
+    assert_eq!(says, ["Install it again", "Remove it", "Remove it", more]);
 }
 
 /// The attacher keeps its finalizer while any attachment names the volume.

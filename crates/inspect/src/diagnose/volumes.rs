@@ -100,9 +100,13 @@ pub(super) fn volume(
     match read {
         Some(ReadResult::Found(uid)) if bound.is(uid) => {}
         // Its status is what its controller wrote last.
-        Some(ReadResult::Found(_) | ReadResult::Absent) => {
+        Some(read @ (ReadResult::Found(_) | ReadResult::Absent)) => {
+            let why = match read {
+                ReadResult::Found(_) => "was replaced by another PVC of that name",
+                _ => "no longer exists",
+            };
             return its_controller.detail(format!(
-                "its status is still Bound, but {namespace}/persistentvolumeclaims/{pvc} no longer exists"
+                "its status is still Bound, but {namespace}/persistentvolumeclaims/{pvc} {why}"
             ));
         }
         _ => {
@@ -179,15 +183,20 @@ fn attached(attachment: &AttachmentState, world: &World) -> Diagnosis {
     let mut found = Diagnosis::new(Cause::VolumeAttached, verdict);
     found.proof = state_of(attachment, world);
     found.about.clone_from(name);
-    found
-        .next(Step::run(
+    let first = match verdict {
+        Verdict::NodeGone => Step::say(
+            "Make sure that the machine of the node does not run any more or does not use the volume: \
+             kube-controller-manager then deletes the attachment",
+        ),
+        _ => Step::run(
             "Pods that use the volume must be deleted first; list the pods of the node",
             format!("kubectl get pods -A --field-selector spec.nodeName={node}"),
-        ))
-        .next(Step::run(
-            format!("Then {attacher} detaches it; if it does not, check its log"),
-            format!("kubectl describe volumeattachment {name}"),
-        ))
+        ),
+    };
+    found.next(first).next(Step::run(
+        format!("Then {attacher} detaches it; if it does not, check its log"),
+        format!("kubectl describe volumeattachment {name}"),
+    ))
 }
 
 fn is_without_node(attachment: &AttachmentState, world: &World) -> bool {

@@ -87,6 +87,7 @@ pub(super) async fn volume(reader: &Reader, name: String) -> ReadResult<VolumeSt
         pvc: volume.spec.claim_ref,
         phase: volume.status.phase,
         message: volume.status.message,
+        driver: volume.spec.csi.driver,
     })
 }
 
@@ -201,12 +202,17 @@ pub(crate) async fn lease(reader: &Reader, place: String) -> ReadResult<Lease> {
     let found: ReadResult<Object<LeaseSpec>> = reader
         .object(&resource, &ObjectKey::new(namespace, name))
         .await;
-    found.map(|lease| Lease {
+    found.map(lease_of)
+}
+
+/// A Lease as it was read.
+pub(crate) fn lease_of(lease: Object<LeaseSpec>) -> Lease {
+    Lease {
+        place: format!("{}/{}", lease.metadata.namespace, lease.metadata.name),
         holder: lease.spec.holder_identity.unwrap_or_default(),
         renewed: lease.spec.renew_time,
         seconds: lease.spec.lease_duration_seconds.unwrap_or(15),
-        place,
-    })
+    }
 }
 
 #[cfg(test)]

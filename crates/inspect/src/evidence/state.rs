@@ -49,6 +49,8 @@ pub(crate) struct VolumeState {
     pub phase: String,
     /// What its status reports: why the disk could not be deleted, for example. It may be empty.
     pub message: String,
+    /// Its CSI driver; empty if it has none.
+    pub driver: String,
 }
 
 impl VolumeState {

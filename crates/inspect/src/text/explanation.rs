@@ -100,7 +100,9 @@ fn pods(pods: &[HeldPod], style: Style, paint: &dyn Paint, out: &mut String) {
             let row = &one.row;
             let waits = match one.missing.first() {
                 Some(missing) => missing.clone(),
-                None if one.action == Action::Release => format!("released now: {}", row.says),
+                None if one.action == Action::Release => {
+                    format!("a running Belayer releases it: {}", row.says)
+                }
                 None => row.says.clone(),
             };
             let text = format!(

@@ -231,6 +231,55 @@ async fn many_unselected_pods_are_kept(
     stage.explain(&["pod/p0", "-n", "yard"], &expected).await;
 }
 
+/// Belayer runs with a configuration file: without it nothing shows whether a profile selects the pod.
+#[rstest]
+#[case::without_the_file(false, "unknown")]
+#[case::with_the_file(true, "held-by-belayer")]
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unselected_pod_is_unknown_without_the_file_that_belayer_runs_with(
+    #[case] is_given: bool,
+    #[case] verdict: &str,
+) {
+    let stage = Stage::new().await;
+    let label = "app.kubernetes.io/name";
+    let container =
+        json!([{ "name": "b", "image": "belayer/belayer:0.1.0", "args": ["--config", "/b.yaml"] }]);
+    let patch = json!({
+        "metadata": { "labels": { label: "belayer" } },
+        "spec": { "template": { "spec": { "containers": container } } },
+    });
+    stage.patch(
+        &deployments(),
+        "belayer-system",
+        "belayer",
+        patch,
+        Subresource::None,
+    );
+    let ready = json!({ "readyReplicas": 1 });
+    stage.status(&deployments(), "belayer-system", "belayer", ready);
+    // Not bound to a node, so that it has no grace period.
+    let pod = json!({
+        "metadata": { "name": "a", "finalizers": ["belayer.dev/pod-status"] },
+        "spec": { "containers": [{ "name": "m", "image": "m" }] },
+    });
+    stage.create(&Gvr::PODS, "yard", pod);
+    stage.delete(&Gvr::PODS, Some("yard"), "a");
+    let config = stage.config("");
+    for command in [
+        &["stuck", "-ojson"][..],
+        &["explain", "pod/a", "-n", "yard", "-ojson"],
+    ] {
+        let config = is_given.then_some(&*config);
+        let arguments: Vec<&str> = command.iter().copied().chain(config).collect();
+        let report = stage.world.run(&arguments).await.json();
+        let group = &report["groups"][0];
+        assert_eq!(group["verdict"], verdict, "{report:#}");
+        let says = "the Deployment belayer-system/belayer runs with a configuration file: give it with --config";
+        let missing = group["missing"].to_string();
+        assert_eq!(missing.contains(says), !is_given, "{report:#}");
+    }
+}
+
 /// The gate is read from Belayer's own namespace.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_gate_is_read_from_belayers_namespace() {

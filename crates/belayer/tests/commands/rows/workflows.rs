@@ -130,7 +130,7 @@ async fn a21_a22_each_pod_of_a_workflow_is_explained(#[case] config: &str) {
         "- runs (pod-finalizer, rule 12): the pod has to end, and its consumer has to read its result",
         "- ended (pod-finalizer, rule 12): the consumer has to read the result (profile argo): its workflow's status does \
          not show its node build-1 as fulfilled",
-        "- lost (pod-finalizer, rule 18): released now",
+        "- lost (pod-finalizer, rule 18): a running Belayer releases it",
         "- killed (pod-finalizer, rule 12): the consumer has to read the result",
         "the workflow controller for workflows without an instance ID in namespace yard has no ready pod: deployment \
          belayer-system/workflow-controller",
