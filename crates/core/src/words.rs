@@ -38,7 +38,8 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 }
 
 fn acts_on_a_terminal(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -47,8 +48,8 @@ mod tests {
 
     #[test]
     fn each_character_that_acts_on_a_terminal_is_replaced() {
-        let acting = "a\n\r\t\u{85}\u{2028}\u{2029}\u{1b}\u{7}\u{7f}\u{9b}\u{202e}\u{2066}b";
-        let shown = format!("a{}{}b", " ".repeat(6), "\u{fffd}".repeat(6));
+        let acting = "a\n\r\t\u{85}\u{2028}\u{2029}\u{1b}\u{7}\u{7f}\u{9b}\u{202e}\u{2066}\u{61c}\u{200e}\u{200f}b";
+        let shown = format!("a{}{}b", " ".repeat(6), "\u{fffd}".repeat(9));
         assert_eq!(printable(acting), shown);
         assert_eq!(printable("größer: 10 µs, 名前"), "größer: 10 µs, 名前");
     }

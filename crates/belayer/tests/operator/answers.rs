@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::world::{BELAYER, NAMESPACE, World, eventually, let_pass, pod, within};
 
+mod refused;
 mod undecodable;
 mod undone;
 
@@ -122,7 +123,6 @@ async fn answer_200_lost_on_a_hold_adds_it_once() {
 /// Temporary errors: the release happens later.
 #[rstest]
 #[case::answer_409(Fault::on(patches()).times(3).answer(Answer::conflict()))]
-#[case::answer_409_storm(Fault::on(patches()).times(40).answer(Answer::conflict()))]
 #[case::answer_429_without_retry_after(Fault::on(patches()).times(3).answer(Answer::too_many_requests_now()))]
 #[case::answer_500(Fault::on(patches()).times(3).answer(Answer::internal_error()))]
 #[case::answer_503(Fault::on(patches()).times(3).answer(Answer::service_unavailable()))]
@@ -138,6 +138,37 @@ async fn passing_errors_are_retried(#[case] fault: Fault) {
     world.consume("a");
     eventually("the release", || world.find("a").is_none()).await;
     assert!(fault.hits() > 0, "the fault was never met");
+}
+
+/// Others change the pod all the time: no denial, and no long delay.
+#[tokio::test(start_paused = true)]
+async fn answer_409_storm() {
+    let world = World::new();
+    let _belayer = world.run();
+    deleted_pod(&world).await;
+    // During the delay the pod changes.
+    let storm = Fault::on(patches()).times(40);
+    let storm = storm
+        .delay(Duration::from_millis(10))
+        .answer(Answer::conflict());
+    let storm = world.sandbox.faults().inject(storm);
+    let begun = Instant::now();
+    world.consume("a");
+    for edit in 0.. {
+        let_pass(Duration::from_millis(5)).await;
+        if world.find("a").is_none() {
+            break;
+        }
+        let hits = storm.hits();
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "{hits} conflicts"
+        );
+        let labels = json!({ "metadata": { "labels": { "edit": edit.to_string() } } });
+        world.patch(&Gvr::PODS, "a", labels);
+    }
+    assert_eq!(storm.hits(), 40);
+    assert_eq!(world.events("ReleaseDenied"), 0);
 }
 
 #[tokio::test(start_paused = true)]

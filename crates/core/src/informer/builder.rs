@@ -66,7 +66,7 @@ pub struct Informer<K> {
     pub(super) unserved: bool,
     /// Since when no watch works, although lists may.
     pub(super) down: Option<Instant>,
-    /// When the present watch was opened.
+    /// When the present watch began; `None` while there is none.
     pub(super) opened: Option<Instant>,
 }
 

@@ -6,7 +6,7 @@ use super::store::{Fit, Unreadable};
 use super::table::Table;
 use super::watch::{Stream, Watching};
 use super::{BadObject, Event, Informer, InformerState, Reading, StreamingList, WatchEvent};
-use crate::http::{ApiError, ErrorClass, Request, RequestError};
+use crate::http::{ApiError, ErrorClass, Pages, RequestError};
 use crate::object::{ObjectKey, ResourceVersion, Uid};
 use crate::slim::Slim;
 
@@ -57,6 +57,7 @@ impl<K: Slim> Informer<K> {
     /// Lists until a list is complete and in the store. A streaming list continues as a watch.
     pub(super) async fn list_until_complete(&mut self, cause: Cause) -> Option<Stream<K>> {
         let mut broken = 0;
+        self.opened = None;
         loop {
             let mode = if broken < BROKEN_STREAMS {
                 self.settings.streaming
@@ -167,11 +168,10 @@ impl<K: Slim> Informer<K> {
 
     async fn list_by_pages(&mut self) -> Result<Listing<K>, ListError> {
         let mut listing = self.listing();
-        let mut token: Option<String> = None;
+        let mut pages = Pages::of(self.settings.page_size);
         loop {
-            let page = Request::list(&self.path, self.settings.page_size, token.as_deref());
             let answer = self
-                .selecting(page)
+                .selecting(pages.request(&self.path))
                 .accept(self.decoders.accept(Reading::List))
                 .timeout(self.settings.page_timeout)
                 .body_limit(PAGE_LIMIT)
@@ -179,7 +179,7 @@ impl<K: Slim> Informer<K> {
                 .await?;
             self.telemetry.contacted();
             let page = self.decoders.read_page(&answer)?;
-            if token.is_none() {
+            if pages.is_first() {
                 // The watch starts from the version of the first page: later pages may be newer.
                 listing.version = page.resource_version;
             }
@@ -189,9 +189,8 @@ impl<K: Slim> Informer<K> {
                     Err(bad) => self.skip(&mut listing, &bad),
                 }
             }
-            match page.continue_token {
-                Some(next) => token = Some(next),
-                None => return Ok(listing),
+            if !pages.turn(page.continue_token)? {
+                return Ok(listing);
             }
         }
     }
@@ -234,7 +233,6 @@ impl<K: Slim> Informer<K> {
                 } => {
                     listing.version = resource_version;
                     self.bookmarks = true;
-                    self.opened = Some(Instant::now());
                     return Ok((listing, stream));
                 }
                 WatchEvent::Bookmark { .. } => {}

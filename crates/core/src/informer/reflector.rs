@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::store::Fit;
+use super::watch::WORKS;
 use super::{Event, Informer, InformerState};
 use crate::duration;
 use crate::failure_log::{Failure, Recovered};
@@ -14,9 +15,6 @@ use crate::slim::Slim;
 
 /// After this many events the task yields to others of its thread.
 const EVENTS_PER_TURN: usize = 256;
-
-/// A watch that was open for this time has worked, even if there was no event.
-const WORKS: Duration = Duration::from_secs(10);
 
 /// Why a list is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,11 +113,23 @@ impl<K: Slim> Informer<K> {
         if error.class() == ErrorClass::NotServed || error.class() == ErrorClass::NotFound {
             return self.wait_until_served().await;
         }
-        let delay = self.backoff.next(error.retry_after());
         let reason = error.message();
-        self.log_failure(&reason, delay);
-        if self.opened.take().is_some_and(|at| at.elapsed() >= WORKS) {
-            self.down = None;
+        let opened = self.opened.take();
+        // After a watch that expired comes a list: its pauses grow (L5).
+        let worked = opened.filter(|at| at.elapsed() >= WORKS && error.class() != ErrorClass::Gone);
+        if worked.is_some() {
+            self.works();
+        }
+        let delay = self.backoff.next(error.retry_after());
+        match worked {
+            // Some proxies end every quiet watch: no outage.
+            Some(opened) => tracing::info!(
+                kind = self.telemetry.kind(),
+                reason,
+                lasted = duration::format(opened.elapsed()),
+                "a watch broke off; reopening it"
+            ),
+            None => self.log_failure(&reason, delay),
         }
         let since = *self.down.get_or_insert_with(Instant::now);
         self.store.set_state(InformerState::Failing {
@@ -151,6 +161,13 @@ impl<K: Slim> Informer<K> {
                 "list or watch failed again"
             ),
         }
+    }
+
+    /// A watch works.
+    pub(super) fn works(&mut self) {
+        self.backoff.reset();
+        self.down = None;
+        self.log_recovery();
     }
 
     /// Logs the end of an outage that was logged.

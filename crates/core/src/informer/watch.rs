@@ -18,8 +18,9 @@ const LAG_PERIOD: Duration = Duration::from_secs(10);
 /// How late the server may end a watch.
 const WATCH_SLACK: Duration = Duration::from_secs(30);
 
-/// A watch that ends within this time without an event is not reopened at once.
-const SHORT: Duration = Duration::from_secs(1);
+/// A watch that was open for this time has worked, even if there was no event; a shorter one is not reopened at once. As
+/// with client-go.
+pub(super) const WORKS: Duration = Duration::from_secs(1);
 
 /// How many consecutive watches may be refused before a list is requested.
 const REFUSED_WATCHES: u32 = 3;
@@ -39,7 +40,6 @@ pub(super) struct Stream<K> {
     frames: Frames,
     decoder: Arc<dyn Decoder<K>>,
     limit: usize,
-    opened: Instant,
     /// The server has ended the stream.
     ended: bool,
 }
@@ -177,6 +177,7 @@ impl<K: Slim> Informer<K> {
 
     /// Opens a watch.
     pub(super) async fn open(&mut self, watching: Watching) -> Result<Stream<K>, RequestError> {
+        self.opened = None;
         // Spread, so that watches that began together do not end together.
         let timeout = self.backoff.around(self.settings.watch_timeout);
         let request = Request::get(&self.path)
@@ -198,15 +199,11 @@ impl<K: Slim> Informer<K> {
         let decoder = Arc::clone(self.decoders.that_reads(&answer.content_type)?);
         let limit = self.settings.frame_limit;
         self.recovered();
-        if let Watching::Since(_) = watching {
-            self.opened = Some(Instant::now());
-        }
         Ok(Stream {
             frames: Frames::new(decoder.framing(), limit),
             answer,
             decoder,
             limit,
-            opened: Instant::now(),
             ended: false,
         })
     }
@@ -217,7 +214,9 @@ impl<K: Slim> Informer<K> {
         mut stream: Stream<K>,
         since: ResourceVersion,
     ) -> Result<End, RequestError> {
-        let mut last_event = Instant::now();
+        let opened = Instant::now();
+        self.opened = Some(opened);
+        let mut last_event = opened;
         let mut progressed = false;
         let mut lagging: Option<Instant> = None;
         loop {
@@ -252,9 +251,7 @@ impl<K: Slim> Informer<K> {
                     lagging = None;
                     self.refused_watches = 0;
                     self.expired_watches = 0;
-                    self.backoff.reset();
-                    self.down = None;
-                    self.log_recovery();
+                    self.works();
                 }
                 Progress::None => {}
                 Progress::Past => lagging = lagging.or(Some(last_event)),
@@ -269,7 +266,7 @@ impl<K: Slim> Informer<K> {
                 return Ok(End::Lagging);
             }
         }
-        if !progressed && stream.opened.elapsed() < SHORT {
+        if !progressed && opened.elapsed() < WORKS {
             let delay = self.backoff.next(None);
             self.sleep(delay).await;
         }

@@ -35,12 +35,18 @@ impl<K: Slim> Shared<K> {
                 self.due.lock().forget(key);
                 Next::End(Outcome::Done)
             }
-            After::Read => self.reread(object, attempt, merged.class()).await,
-            After::Denied => {
-                self.denied(object, merged, &error);
-                Next::End(Outcome::Retry(Backoff::DENIED))
-            }
+            After::Read => match self.reread(object, attempt, merged.class()).await {
+                // Still the version that the patch names: the conflict is not about it, but the word of a webhook.
+                Next::Decide(live) if attempt == IN_PLACE_RETRIES && is_same(&live, object) => {
+                    self.denied(object, merged, &error)
+                }
+                next => next,
+            },
+            After::Denied => self.denied(object, merged, &error),
             After::Retry(backoff) => {
+                if is_refusal(&error) && self.due.lock().is_refused_for_long(key) {
+                    self.report_denied(object, merged, &error);
+                }
                 tracing::debug!(object = %key, error = %error, "a write failed and will be retried");
                 let backoff = match merged.class() {
                     Class::Release => backoff.at_most(RETRY_CAP),
@@ -54,9 +60,6 @@ impl<K: Slim> Shared<K> {
     /// A conflict: the object has changed. Uses the cached object if it is newer already, else reads the object, in
     /// the class of the write: for a release without a rate limit token.
     async fn reread(&self, object: &Stored<K>, attempt: u32, class: Class) -> Next<K> {
-        if attempt == IN_PLACE_RETRIES {
-            return Next::End(Outcome::Retry(Backoff::CONFLICT));
-        }
         let ceiling = Duration::from_millis(2 << attempt);
         tokio::time::sleep(ceiling.mul_f64(belayer_core::rng::unit())).await;
         let slim = &object.object;
@@ -124,7 +127,12 @@ impl<K: Slim> Shared<K> {
         self.parts.queue.add(newer.key().clone(), priority);
     }
 
-    fn denied(&self, object: &Stored<K>, merged: &Merged, error: &RequestError) {
+    fn denied(&self, object: &Stored<K>, merged: &Merged, error: &RequestError) -> Next<K> {
+        self.report_denied(object, merged, error);
+        Next::End(Outcome::Retry(Backoff::DENIED))
+    }
+
+    fn report_denied(&self, object: &Stored<K>, merged: &Merged, error: &RequestError) {
         let code = error.api().map_or(0, |api| api.code);
         let message = error.to_string();
         for by in merged.by() {
@@ -142,10 +150,23 @@ impl<K: Slim> Shared<K> {
             Merged::Hold { .. } => ("HoldDenied", "hold this object"),
             Merged::Delete { .. } => ("CleanupDenied", "delete this object"),
         };
-        let text = format!("Belayer is not allowed to {what} and will retry: {message}");
+        let text = format!("Belayer cannot {what} and will retry: {message}");
         let notice = Notice::warning(reason, text);
         self.parts
             .events
             .record(&self.regarding(&object.object), &notice);
     }
+}
+
+/// Whether both are the same version of an object.
+fn is_same<K: Slim>(one: &Stored<K>, other: &Stored<K>) -> bool {
+    let (one, other) = (&one.object, &other.object);
+    one.uid() == other.uid() && one.resource_version() == other.resource_version()
+}
+
+/// Whether the server refuses the write for another reason than its load: 500 if a webhook cannot be called, or any code
+/// that a webhook chooses.
+fn is_refusal(error: &RequestError) -> bool {
+    let busy = |code| matches!(code, 429 | 503 | 504);
+    error.api().is_some_and(|api| !busy(api.code))
 }

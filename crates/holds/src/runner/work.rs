@@ -31,25 +31,52 @@ pub(super) const IN_PLACE_RETRIES: u32 = 5;
 /// A requeue after at least this time is a resync.
 const RESYNC: Duration = Duration::from_secs(60);
 
-/// When each key was first known to be releasable, or to wait for only one answer; not before the workers were started.
+/// A write that is refused for this time is reported as denied. The fault of a server is often over sooner.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
+
+/// It is reported again after this time: often enough for alerts, which look back a quarter of an hour.
+const REPORT_AGAIN: Duration = Duration::from_secs(300);
+
+/// What is known of writes that are not done yet.
 #[derive(Debug, Default)]
-pub(super) struct Due(HashMap<ObjectKey, Instant>);
+pub(super) struct Due {
+    /// When each key was first known to be releasable, or to wait for only one answer; not before the workers were
+    /// started.
+    since: HashMap<ObjectKey, Instant>,
+    /// When the refused write of each key is to be reported.
+    report: HashMap<ObjectKey, Instant>,
+}
 
 impl Due {
     pub(super) fn note(&mut self, key: &ObjectKey) {
-        if !self.0.contains_key(key) {
-            self.0.insert(key.clone(), Instant::now());
+        if !self.since.contains_key(key) {
+            self.since.insert(key.clone(), Instant::now());
         }
     }
 
     /// Counts from now: before, this replica was a standby.
     pub(super) fn restart(&mut self) {
         let now = Instant::now();
-        self.0.values_mut().for_each(|since| *since = now);
+        self.since.values_mut().for_each(|since| *since = now);
+        self.report.clear();
+    }
+
+    /// The write of this key is refused: whether it has been for so long that it is to be reported now.
+    pub(super) fn is_refused_for_long(&mut self, key: &ObjectKey) -> bool {
+        let now = Instant::now();
+        let report = self.report.entry_ref(key).or_insert(now + REFUSED_FOR);
+        let is_due = *report <= now;
+        if is_due {
+            *report = now + REPORT_AGAIN;
+        }
+        is_due
     }
 
     pub(super) fn forget(&mut self, key: &ObjectKey) -> Duration {
-        self.0
+        if !self.report.is_empty() {
+            self.report.remove(key);
+        }
+        self.since
             .remove(key)
             .map(|since| since.elapsed())
             .unwrap_or_default()

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::server::*;
 use crate::informer::{Event, Informer, InformerState, StreamingList, WaitError};
+use crate::logged::Log;
 use crate::slim::OwnerMeta;
 
 /// Counts the open watches.
@@ -117,6 +118,39 @@ async fn a_handler_that_panics_stops_the_store() {
     assert!(ended.is_err_and(|error| error.is_panic()));
     assert_eq!(store.state(), InformerState::Stopped);
     assert_eq!(store.synced().await, Err(WaitError::Stopped));
+}
+
+/// A watch without an event that breaks after this time.
+fn cut_after(time: Duration) -> Reply {
+    let cut = async move {
+        tokio::time::sleep(time).await;
+        Err(io::Error::other("cut"))
+    };
+    Reply::Body(stream::once(cut).boxed())
+}
+
+/// A proxy that cuts quiet connections: no change waits, and this is no outage.
+#[rstest]
+#[case::after_twenty_seconds(Duration::from_secs(20))]
+#[case::after_three_seconds(Duration::from_secs(3))]
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_breaks_after_it_worked_is_reopened_soon(#[case] quiet: Duration) {
+    let log = Log::kept_from(tracing::Level::INFO);
+    let cuts = (0..60).map(|_| cut_after(quiet));
+    let run = by_pages([page(5, &[]), Reply::Refuse].into_iter().chain(cuts));
+    for cut in 3..62 {
+        run.server.asked(cut).await;
+        if let InformerState::Failing { since, .. } = run.store.state() {
+            assert!(since.elapsed() < Duration::from_secs(1), "{cut}");
+        }
+    }
+    let times = run.server.times();
+    for pair in times[2..].windows(2) {
+        let pause = pair[1] - pair[0] - quiet;
+        assert!(pause < Duration::from_millis(810), "{pause:?}");
+    }
+    assert_eq!(log.lines("WARN").len(), 1, "the refusal: {}", log.text());
+    assert_eq!(log.lines("work again").len(), 1);
 }
 
 /// Some servers end the stream without a line end.

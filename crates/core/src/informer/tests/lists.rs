@@ -375,15 +375,36 @@ async fn l5_a_page_size_that_was_too_large_is_not_tried_again() {
     assert!(requests[3].ends_with("?limit=250"), "{}", requests[3]);
 }
 
+#[rstest]
+#[case::at_once(|| status(410, &error_status(410, "Expired")), 0)]
+#[case::after_two_seconds(|| slow_watch(&[(2, event("ERROR", &error_status(410, "Expired")))]), 2)]
 #[tokio::test(start_paused = true)]
-async fn l5_a_server_that_forgets_every_version_is_not_listed_without_a_pause() {
-    let expired = || status(410, &error_status(410, "Expired"));
+async fn l5_a_server_that_forgets_every_version_is_not_listed_without_a_pause(
+    #[case] expired: fn() -> Reply,
+    #[case] after: u64,
+) {
     let replies = (0..12).flat_map(|round| [page(round + 5, &[]), expired()]);
     let run = by_pages(replies);
     run.server.asked(24).await;
     let times = run.server.times();
-    assert_eq!(times[2], Duration::ZERO, "once at once");
-    assert!(times[23] > Duration::from_secs(10), "{times:?}");
+    let watched = |watches: u64| Duration::from_secs(after * watches);
+    let nearly = |time: Duration| time < Duration::from_millis(100);
+    assert!(nearly(times[2] - watched(1)), "once at once");
+    let paused = times[23] - watched(11);
+    assert!(paused > Duration::from_secs(10), "{times:?}");
+}
+
+/// The list would never end.
+#[tokio::test(start_paused = true)]
+async fn a_list_whose_server_repeats_a_continue_token_starts_over_after_a_pause() {
+    let repeated = || page_before(7, "t", &[object("a", "u1", 3)]);
+    let mut run = by_pages([repeated(), repeated(), page(9, &[object("b", "u2", 8)])]);
+    run.expect_events(&["initial b:u2@8", "at 9", "synced"])
+        .await;
+    let requests = run.server.requests();
+    assert!(requests[1].ends_with("continue=t"), "{requests:?}");
+    assert!(in_pages(&requests[2]), "{requests:?}");
+    assert!(run.server.times()[2] > Duration::ZERO);
 }
 
 #[rstest]
