@@ -37,7 +37,7 @@ use crate::host::HostError;
 use crate::lifecycle_updates::LifecycleUpdater;
 use crate::requests::Api;
 use crate::wipe::{RootError, Wiper};
-use crate::work::PodWork;
+use crate::work::{PodWork, REMOVAL};
 use crate::world::World;
 
 /// Name of the agent in metrics and logs.
@@ -154,6 +154,7 @@ impl Agent {
             host: settings.host,
             handlers: settings.handlers,
             hooks: settings.hooks,
+            removal: REMOVAL,
             permits: Semaphore::new(settings.workers),
             hanging: Mutex::default(),
             queue: queue.clone(),
@@ -283,4 +284,52 @@ fn publish_pending(event: &Event<NodeWipe>) {
     };
     let pending = u32::try_from(pending).unwrap_or(u32::MAX);
     metrics::gauge!(belayer_metrics::WIPES_PENDING).set(f64::from(pending));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::command::{Command, Pod};
+    use crate::host::Host;
+    use crate::layout::Layout;
+    use crate::uid::PodUid;
+
+    /// Hooks that end within their time limits do not take the time of each other and of the removal.
+    #[tokio::test]
+    async fn hooks_have_time_limits_besides_that_of_the_removal() {
+        let uid = PodUid::parse("0b1a2c3d-4e5f-6071-8293-a4b5c6d7e8f9").unwrap();
+        let node = tempfile::tempdir().unwrap();
+        for tree in ["proc", "sys/fs/cgroup"] {
+            fs::create_dir_all(node.path().join(tree)).unwrap();
+        }
+        let root = node.path().join("workspaces");
+        let directory = root.join(uid.as_str());
+        fs::create_dir_all(&directory).unwrap();
+        let sleep = ["/bin/sh", "-c", "sleep 0.8"].map(str::to_owned).to_vec();
+        let hook = || Command::new("hook", sleep.clone(), 5).unwrap();
+        let server = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
+        let mut agent = Agent::new(Options {
+            client: Client::try_from(server).unwrap(),
+            node: "node-1".to_owned(),
+            settings: Settings {
+                layout: Layout::new([root.to_str().unwrap()], [""; 0]).unwrap(),
+                host: Host::at(node.path()),
+                workers: 1,
+                handlers: Vec::new(),
+                hooks: vec![hook(), hook()],
+            },
+            bounds: Bounds::default(),
+        })
+        .unwrap();
+        agent.work.removal = Duration::from_secs(1);
+        let pod = Pod {
+            key: ObjectKey::new("shop", "web"),
+            uid,
+        };
+        let removed = agent.work.try_once(&pod, &CancellationToken::new()).await;
+        assert_eq!(removed.unwrap(), 1);
+        assert!(!directory.exists());
+    }
 }

@@ -22,10 +22,10 @@ const DEFAULT_WORKERS: usize = 16;
 /// Largest number of pods wiped concurrently; more would only wait for the disk.
 const MAX_WORKERS: usize = 256;
 
-/// Default time limit of a hook, in seconds: half of a wipe attempt.
+/// Default time limit of a hook, in seconds.
 const HOOK_SECONDS: u64 = 5;
 
-/// Largest time limit of a hook, in seconds: one wipe attempt.
+/// Largest time limit of a hook, in seconds: as long as a removal.
 const MAX_HOOK_SECONDS: u64 = 10;
 
 /// Default time limit of a handler, in seconds.

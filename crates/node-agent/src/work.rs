@@ -27,8 +27,8 @@ use crate::world::World;
 /// How long a hook may take to end once the agent stops: a little longer than until it is killed.
 const HOOK_ENDS_WITHIN: Duration = Duration::from_secs(3);
 
-/// Time limit of one wipe attempt, hooks included.
-const TRY: Duration = Duration::from_secs(10);
+/// Time limit of one removal. Each hook before it has another one.
+pub(crate) const REMOVAL: Duration = Duration::from_secs(10);
 
 /// Time after its deadline when an attempt counts as hanging: a system call on a file system that does
 /// not answer cannot be interrupted.
@@ -89,6 +89,8 @@ pub(crate) struct PodWork {
     pub(crate) host: Host,
     pub(crate) handlers: Vec<Command>,
     pub(crate) hooks: Vec<Command>,
+    /// Time limit of one removal.
+    pub(crate) removal: Duration,
     /// Limits concurrent wipes.
     pub(crate) permits: Semaphore,
     /// Attempts that did not end in time.
@@ -261,22 +263,27 @@ impl PodWork {
     }
 
     /// One attempt; returns how many files were removed.
-    async fn try_once(&self, pod: &Pod, cancel: &CancellationToken) -> Result<u64, WorkError> {
+    pub(crate) async fn try_once(
+        &self,
+        pod: &Pod,
+        cancel: &CancellationToken,
+    ) -> Result<u64, WorkError> {
         self.join_hanging(pod).await?;
         let Ok(_permit) = self.permits.acquire().await else {
             return Err(WorkError::Stopped);
         };
         let proof = self.prove(pod).await?;
-        let deadline = Instant::now() + TRY;
         let places = self.wiper.places(&pod.uid);
         for hook in &self.hooks {
-            let ran = hook.run(pod, &places, deadline, cancel).await;
+            // A limit for all of them would leave the later ones, and the removal, without time.
+            let limit = Instant::now() + hook.timeout;
+            let ran = hook.run(pod, &places, limit, cancel).await;
             ran.map_err(WorkError::Hook)?;
         }
         let wiper = Arc::clone(&self.wiper);
-        let until = deadline.into_std();
+        let until = (Instant::now() + self.removal).into_std();
         let mut task = tokio::task::spawn_blocking(move || wiper.wipe(&proof, until));
-        let wiped = match timeout(TRY + HANGS_AFTER, &mut task).await {
+        let wiped = match timeout(self.removal + HANGS_AFTER, &mut task).await {
             Ok(Ok(wiped)) => wiped,
             Ok(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
             Err(_) => {
@@ -313,7 +320,7 @@ impl PodWork {
         let Some(mut task) = hanging else {
             return Ok(());
         };
-        if timeout(TRY, &mut task).await.is_err() {
+        if timeout(self.removal, &mut task).await.is_err() {
             self.hanging.lock().insert(pod.uid.clone(), task);
             return Err(WorkError::Hangs);
         }

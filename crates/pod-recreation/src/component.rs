@@ -41,6 +41,7 @@ use crate::snapshot::{ANNOTATIONS, ORIGIN_ANNOTATIONS, ObservedPod, Origin, PodS
 pub(crate) use clocks::NodeClock;
 use clocks::{Clocks, Reading};
 use deleted::DeletedRecords;
+pub(crate) use events::is_reported_when_found;
 use waits::Waits;
 
 /// The dependencies of the component.
@@ -81,7 +82,8 @@ struct Memory {
     candidates: HashMap<ObjectKey, ObjectKey>,
     /// First pods whose record another client deleted before the record had ended.
     cancelled: HashSet<Uid>,
-    /// Pods that were rejected without their hold and without the proof that no container of them ran.
+    /// Pods that were rejected without their hold and without the proof that no container of them ran, while this process watched
+    /// them or not long before.
     reported: HashSet<Uid>,
     /// Rejected pods without a record of which the metric has counted that they are not re-created.
     counted: HashSet<Uid>,

@@ -25,7 +25,8 @@ pub use attempt::status_with_pod;
 use attempt::{creating, delete_pod, waiting};
 pub use decision::{Effect, Precondition, Progress, RecordDecision, StatusWrite};
 use ends::{
-    cancelled, cancelled_if_gone, name_taken, not_selected, pod_started, replaced, reported,
+    cancelled, cancelled_if_gone, is_only_copy, name_taken, not_selected, pod_started, replaced,
+    reported,
 };
 pub(crate) use ends::{cancelled_step, name_taken_step, reported_step};
 use rejection::{rejected, rejected_status};
@@ -230,7 +231,8 @@ fn recreated(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDe
     }
 }
 
-/// After the end: annotates the rejected pod, deletes a late pod of an old leader, then deletes the record.
+/// After the end: annotates the rejected pod, deletes a late pod of an old leader, then deletes the record unless only it
+/// has the pod.
 fn ended(record: &Record, pod: Option<&PodView>, ttl: Duration, clock: Clock) -> RecordDecision {
     let status = &record.status;
     if let Some(pod) = pod.filter(|pod| needs_record(record, pod)) {
@@ -246,6 +248,9 @@ fn ended(record: &Record, pod: Option<&PodView>, ttl: Duration, clock: Clock) ->
     if let Some(pod) = pod.filter(|pod| is_created_after_end(record, pod) && !pod.deleting) {
         let pod = pod.uid.clone();
         return RecordDecision::of(row::IN_VAIN, Effect::DeletePod { pod });
+    }
+    if is_only_copy(status) && pod.is_none_or(|pod| is_created_after_end(record, pod)) {
+        return RecordDecision::nothing();
     }
     let age = clock.paused(status.finished_at.unwrap_or(clock.now));
     if age < ttl {

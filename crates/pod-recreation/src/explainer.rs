@@ -6,7 +6,7 @@ pub(crate) mod record;
 use std::sync::Arc;
 
 use crate::NAME;
-use crate::component::{PodRecreation, record_key};
+use crate::component::{PodRecreation, is_reported_when_found, record_key};
 use crate::config::Settings;
 use crate::holds::HoldDecision;
 use crate::snapshot::PodState;
@@ -62,6 +62,7 @@ impl Pods {
             recreation: live.settled(|| recreation.observe_record(&record)).await?,
             ignored: recreation.is_ignored(&pod),
         };
+        let is_reported = is_reported_when_found(&pod);
         let mut explained = self.message(&recreation, &decision, &pod, &observed);
         let record = observed.recreation.record.as_ref();
         if record.is_some_and(|record| record.status.finished_at.is_none()) {
@@ -74,13 +75,22 @@ impl Pods {
         }
         if record.is_none() && observed.depends_on_history() {
             let (namespace, lease) = lease(&reader, &self.gate).await;
+            let report = if is_reported {
+                format!(
+                    "or reports by the Event NotRecreated why it does not: kubectl -n {} get events \
+                     --field-selector=involvedObject.name={},reason=NotRecreated",
+                    key.namespace().unwrap_or_default(),
+                    key.name(),
+                )
+            } else {
+                "or has reported why it does not: the rejection is older than an hour, and then Belayer does not report it \
+                 again"
+                    .to_owned()
+            };
             explained.notes.push(format!(
                 "it was rejected without its hold: only the leader can know that no container of it ran, because it may \
-                 have watched the pod before. The leader then holds the pod, or reports by the Event NotRecreated why it \
-                 does not: kubectl -n {} get events --field-selector=involvedObject.name={},reason=NotRecreated. To find \
-                 the leader: kubectl -n {namespace} get lease {lease}",
-                key.namespace().unwrap_or_default(),
-                key.name(),
+                 have watched the pod before. The leader then holds the pod, {report}. To find the leader: kubectl -n \
+                 {namespace} get lease {lease}",
             ));
         }
         Ok(explained)

@@ -39,8 +39,8 @@ pub struct HoldSnapshot {
     pub cancelled: bool,
     /// Whether its record was deleted, and its last version did not name the pod.
     pub created_in_vain: bool,
-    /// Whether it was rejected without its hold while this process watched it, and without the proof that no
-    /// container of it ran.
+    /// Whether it was rejected without its hold while this process watched it or not long before, and without the proof that
+    /// no container of it ran.
     pub to_report: bool,
     /// The query for the record that its annotations name, and its answer, if there is one.
     pub live_record: Option<(OwnerQuery, Option<LiveAnswer<OwnerState>>)>,
@@ -199,7 +199,10 @@ fn unheld(snapshot: &HoldSnapshot) -> HoldDecision {
         {
             Decision::write(row::ADD_HOLD, Write::AddHold)
         }
-        PodState::Rejected(rejection) if snapshot.to_report => {
+        // Its record, if there is one, reports its end.
+        PodState::Rejected(rejection)
+            if snapshot.to_report && matches!(snapshot.record, ObservedRecord::Absent) =>
+        {
             Decision::nothing(row::NOT_OURS).with_notice(not_recreated(rejection))
         }
         _ => Decision::nothing(row::NOT_OURS),

@@ -25,8 +25,8 @@ use jiff::{SignedDuration, Timestamp};
 /// Longest time between `status.startTime` and the write of a rejection at first admission.
 const MAX_START_DELAY: SignedDuration = SignedDuration::from_secs(10);
 
-/// The same for a pod without its hold that was first seen rejected. Only its start time shows that it did not run; a
-/// kubelet that starts a pod, restarts and rejects it needs longer.
+/// The same for a pod that was first seen rejected, without its hold or with one that may have been added after the rejection.
+/// Only its start time shows that it did not run; a kubelet that starts a pod, restarts and rejects it needs longer.
 const MAX_START_DELAY_UNHELD: SignedDuration = SignedDuration::from_secs(2);
 
 /// The same for [`ATTACH_LIMIT`] if every version of the pod was seen. The kubelet waits two minutes and three seconds for
@@ -155,6 +155,7 @@ impl NeverRan {
         let longest = match (pod.meta.has_finalizer(POD_RECREATION_HOLD), first_seen) {
             (_, FirstSeen::EarlierUnbroken) if is_attach_limit(pod) => MAX_ATTACH_DELAY,
             (_, FirstSeen::EarlierUnbroken) if is_first_report(pod) => MAX_REPORT_DELAY,
+            (true, FirstSeen::Rejected) if !is_held_since_before(pod) => MAX_START_DELAY_UNHELD,
             (true, _) | (false, FirstSeen::EarlierUnbroken) => MAX_START_DELAY,
             (false, FirstSeen::Rejected) => MAX_START_DELAY_UNHELD,
             (false, FirstSeen::Earlier) => return Err(MayHaveRun::NotHeld),
@@ -180,6 +181,14 @@ impl NeverRan {
             },
         }
     }
+}
+
+/// Whether the hold is known to be older than the rejection. Belayer also adds it to a pod that it finds rejected: such a hold
+/// does not show that the pod had not started.
+fn is_held_since_before(pod: &Pod) -> bool {
+    let failure = pod.failure.as_deref();
+    let times = failure.and_then(|failure| failure.finalizers_written.zip(failure.status_written));
+    times.is_some_and(|(held, rejected)| held < rejected)
 }
 
 /// Whether the kubelet accepted the pod, reported that, and then could not attach its volumes.
@@ -250,6 +259,13 @@ mod tests {
             })),
             ..rejected()
         }
+    }
+
+    /// A pod whose hold was added at this time at the latest.
+    fn held_at(second: i64, mut pod: Pod) -> Pod {
+        let at = Timestamp::from_second(second).unwrap();
+        pod.failure.as_mut().unwrap().finalizers_written = Some(at);
+        pod
     }
 
     fn accepted_at(start: Timestamp) -> Pod {
@@ -375,6 +391,23 @@ mod tests {
         FirstSeen::Rejected,
         Err(MayHaveRun::StartedEarlier)
     )]
+    #[case::r1_held_after_its_rejection(
+        held_at(200, times(100, Some(107))),
+        FirstSeen::Rejected,
+        Err(MayHaveRun::StartedEarlier)
+    )]
+    #[case::r1_held_in_the_second_of_its_rejection(
+        held_at(107, times(100, Some(107))),
+        FirstSeen::Rejected,
+        Err(MayHaveRun::StartedEarlier)
+    )]
+    #[case::r1_held_at_an_unknown_time(
+        times(100, Some(107)),
+        FirstSeen::Rejected,
+        Err(MayHaveRun::StartedEarlier)
+    )]
+    #[case::r1_held_after_its_rejection_and_rejected_within_the_limit(held_at(200, times(100, Some(102))), FirstSeen::Rejected, Ok(()))]
+    #[case::r1_held_before_its_rejection(held_at(106, times(100, Some(107))), FirstSeen::Rejected, Ok(()))]
     #[case::r1_observed_without_a_gap(unheld(), FirstSeen::EarlierUnbroken, Ok(()))]
     #[case::r1_seen_to_start_before(Pod { unstarted: None, ..unheld() }, FirstSeen::EarlierUnbroken, Err(MayHaveRun::SeenStarted))]
     #[case::r1_seen_to_start_before_though_held(Pod { unstarted: None, ..rejected() }, FirstSeen::Earlier, Err(MayHaveRun::SeenStarted))]

@@ -58,7 +58,8 @@ fn written_by_others(writes: &[Write]) -> Vec<String> {
     broken
 }
 
-/// RECORDS: the records that are kept after their time to live.
+/// RECORDS: the records that are kept after their time to live. One whose pod was denied while it existed only in the record is kept
+/// until a pod has its name.
 fn records_kept(plan: &Plan, stage: &Stage, writes: &[Write]) -> Vec<String> {
     let now = stage.cluster().clock().now();
     // By the clock of the API server: that of Belayer may jump.
@@ -71,7 +72,21 @@ fn records_kept(plan: &Plan, stage: &Stage, writes: &[Write]) -> Vec<String> {
         })
     };
     let records = stage.list(&RECORDS, None);
+    let is_only_copy = |record: &Value| {
+        let conditions = record["status"]["conditions"].as_array();
+        let is_given_up = |one: &Value| one["type"] == "CreateDenied" && one["reason"] == "GivenUp";
+        let name = &record["spec"]["podName"];
+        let namespace = &record["metadata"]["namespace"];
+        conditions.into_iter().flatten().any(is_given_up)
+            && stage.list(&Gvr::PODS, None).iter().all(|pod| {
+                let meta = &pod["metadata"];
+                (&meta["namespace"], &meta["name"]) != (namespace, name)
+            })
+    };
     let kept = records.iter().filter(|record| {
+        if is_only_copy(record) {
+            return false;
+        }
         // A record without a phase has not begun: its pod is gone.
         let phase = &record["status"]["phase"];
         (phase.is_null() || record["status"]["finishedAt"].is_string()) && is_over(record)

@@ -87,6 +87,9 @@ pub struct Failure {
     /// The kubelet's last write of the status, from `managedFields`; a heartbeat, so
     /// [`Slim::differs`] ignores it.
     pub status_written: Option<Timestamp>,
+    /// The last write of the field managers that own finalizers, from `managedFields`: none was added later. `None` if that
+    /// is unknown. [`Slim::differs`] ignores it.
+    pub finalizers_written: Option<Timestamp>,
     /// `metadata.creationTimestamp`: no node had the pod before.
     pub created: Option<Timestamp>,
     /// Whether a container has ended or has an ID. A kubelet rejects a pod with a status without containers; it

@@ -1,15 +1,30 @@
 //! The event handlers of pod-recreation: they update its memory and enqueue pods and records.
 
+use belayer_core::clock;
 use belayer_core::informer::{Event, Lookup, Stored};
 use belayer_core::slim::{Namespace, OwnerMeta, Phase, Pod};
 use belayer_core::workqueue::Priority;
 use belayer_holds::names::POD_RECREATION_HOLD;
 use belayer_holds::owned::RECREATION_BY_OWNER;
+use jiff::SignedDuration;
 
 use super::{PodRecreation, attempts_of, pod_key, record_key};
 use crate::api;
+use crate::reason::Class;
 use crate::record::Record;
-use crate::snapshot::{self, Origin, PodState};
+use crate::snapshot::{self, Origin, PodState, PodView};
+
+/// The age of a rejection up to which it is reported although it was not observed. API servers delete Events after an hour.
+const REPORTED_WITHIN: SignedDuration = SignedDuration::from_hours(1);
+
+/// Whether a pod failed so recently that its rejection is reported although the pod was first seen rejected.
+pub(crate) fn is_reported_when_found(pod: &Pod) -> bool {
+    let failed = pod
+        .failure
+        .as_deref()
+        .and_then(|failure| failure.status_written.or(failure.created));
+    failed.is_some_and(|failed| clock::now().duration_since(failed) <= REPORTED_WITHIN)
+}
 
 impl PodRecreation {
     /// Updates the memory for a pod and enqueues its record. Must be registered *before* the pod runner, which reads
@@ -19,6 +34,7 @@ impl PodRecreation {
             Event::Added { object, .. } => {
                 self.note_held(object);
                 self.note_created(object);
+                self.note_found_rejection(object);
                 self.enqueue_record(object);
                 self.enqueue_records_of_name(&object.meta.key);
             }
@@ -75,10 +91,25 @@ impl PodRecreation {
     /// Stores that a pod was rejected without its hold: it had started and was released, or there is no proof that no
     /// container of it ran. It is not re-created; the decision reports that by an Event.
     fn note_unheld_rejection(&self, old: &Pod, new: &Pod) {
-        if new.phase != Phase::Failed || old.phase == Phase::Failed {
+        if new.phase == Phase::Failed && old.phase != Phase::Failed {
+            self.note_unheld(self.view(new));
+        }
+    }
+
+    /// The same for a pod that had been rejected when it was first seen. Older rejections are not reported, because each process
+    /// would report all of them again, and pods that failed for other reasons may be many.
+    fn note_found_rejection(&self, pod: &Pod) {
+        if !is_reported_when_found(pod) {
             return;
         }
-        let now = self.view(new);
+        let now = self.view(pod);
+        if matches!(&now.state, PodState::Rejected(rejection) if rejection.class != Class::Unknown)
+        {
+            self.note_unheld(now);
+        }
+    }
+
+    fn note_unheld(&self, now: PodView) {
         let is_rejected = matches!(now.state, PodState::Rejected(_)) && !now.deleting;
         if is_rejected
             && !now.held

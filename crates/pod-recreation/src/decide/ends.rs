@@ -70,16 +70,36 @@ fn not_recreated_step(
     end(record, Phase::Ended, outcome, notice, now)
 }
 
+/// The reason of the condition `CreateDenied` of a record whose pod exists only in it.
+const GIVEN_UP: &str = "GivenUp";
+
+/// Whether the record ended although its pod existed only in it, and without a request of a user. Then it is kept: nothing
+/// else has the pod's spec (NO-LOSS).
+pub(super) fn is_only_copy(status: &Status) -> bool {
+    let denied = status.condition(ConditionType::CreateDenied);
+    denied.is_some_and(|denied| denied.status == ConditionStatus::True && denied.reason == GIVEN_UP)
+}
+
 /// The API server has denied the pod for too long. While the record reserves an attempt, its pod must not exist.
 pub(super) fn denied(record: &Record, why: &str, now: Timestamp) -> RecordDecision {
-    let step = not_recreated_step(record, "denied", format!("not re-created: {why}"), now);
-    let is_reserved = record.status.phase == Some(Phase::Creating);
-    let step = if is_reserved {
-        step.if_gone(Uid::new(""))
-    } else {
-        step
-    };
-    RecordDecision::status(row::DENIED, step)
+    if record.status.phase != Some(Phase::Creating) {
+        let step = not_recreated_step(record, "denied", format!("not re-created: {why}"), now);
+        return RecordDecision::status(row::DENIED, step);
+    }
+    let why = format!(
+        "not re-created, and the pod exists only in .spec.pod of this record, which is kept until a pod has its name: {why}"
+    );
+    let mut step = not_recreated_step(record, "denied", why, now);
+    let message = step.next.condition(ConditionType::CreateDenied);
+    let message = message.map_or_else(String::new, |denied| denied.message.clone());
+    let because = (GIVEN_UP, message.as_str());
+    step.next.set(
+        ConditionType::CreateDenied,
+        ConditionStatus::True,
+        because,
+        now,
+    );
+    RecordDecision::status(row::DENIED, step.if_gone(Uid::new("")))
 }
 
 /// The node did not finish the wipe in time, and the policy is `fail`.

@@ -400,6 +400,33 @@ fn that_another_pod_has_the_name_is_confirmed_by_a_live_read() {
     }
 }
 
+/// Nothing but the record has the pod, and no user has cancelled its re-creation.
+#[rstest]
+#[case::while_it_existed_only_in_the_record(Phase::Creating, None, row::NOTHING)]
+#[case::and_a_user_has_created_it(Phase::Creating, Some(pod("u-9")), row::EXPIRED)]
+#[case::while_the_rejected_pod_existed(Phase::Rejected, None, row::EXPIRED)]
+fn a_record_that_ended_denied_is_kept_if_only_it_has_the_pod(
+    #[case] phase: Phase,
+    #[case] later: Option<PodView>,
+    #[case] row: &'static Rule,
+) {
+    let mut record = denied_since(NOW - 3_600, record(Some(phase)));
+    let pod = (phase == Phase::Rejected).then(|| rejected_pod("u-1"));
+    let Some(Effect::Status(step)) = decide(&snapshot(record.clone(), pod), at(NOW)).effect else {
+        panic!("not ended");
+    };
+    let message = step.next.message.as_deref().unwrap_or_default();
+    assert_eq!(message.contains(".spec.pod"), phase == Phase::Creating);
+    assert!(message.ends_with("quota"), "{message}");
+    record.status = *step.next;
+    let snapshot = RecordSnapshot {
+        watched: Some(TTL * 100),
+        ..snapshot(record, later)
+    };
+    let decision = decide(&snapshot, at(TOMORROW));
+    assert_eq!((decision.row, decision.again), (row, None));
+}
+
 /// L9: the times of the record are a day ahead or behind, or this process has not seen the record for long.
 #[rstest]
 #[case::a_pause_that_begins_tomorrow(

@@ -5,14 +5,13 @@ use belayer_core::executor::Sent;
 use belayer_core::http::{Answer, RequestError};
 use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::workqueue::Backoff;
-use belayer_holds::conflict::OnConflict;
 use belayer_holds::decision::Notice;
 use belayer_holds::invariants::{self, Invariant};
 use belayer_holds::names::FIELD_MANAGER;
 use belayer_holds::runner::Stepped;
 use serde_json::Value;
 
-use super::requests::{CreateMode, is_denied, is_name_in_use, is_namespace_terminating};
+use super::requests::{CreateMode, is_denied, is_name_in_use, is_namespace_terminating, looked_up};
 use super::{Execution, SOON};
 use crate::api::{ConditionStatus, ConditionType, Phase, Spec, Status};
 use crate::component::pod_key;
@@ -292,7 +291,7 @@ impl Execution<'_> {
         let created = self
             .create(pods, &key, &object, CreateMode::Persisted)
             .await;
-        let created = match OnConflict::LookUp.settle(created, (pods, &key)) {
+        let created = match looked_up(created, (pods, &key)) {
             Ok(Some(Sent::Applied(answer))) => answer,
             Ok(Some(Sent::DryRun)) => return Ok(Stepped::Done),
             Ok(None) => return self.name_in_use(record, &key).await,

@@ -8,13 +8,12 @@ use belayer_core::executor::{Class, Sent, Writes};
 use belayer_core::http::{METADATA_ONLY, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::workqueue::{Backoff, Priority};
-use belayer_holds::conflict::OnConflict;
 use belayer_holds::decision::Notice;
 use belayer_holds::names::IGNORE_LABEL;
 use belayer_holds::runner::{Component as _, Stepped};
 use serde_json::{Value, json};
 
-use super::requests::{CreateMode, is_denied, is_namespace_terminating};
+use super::requests::{CreateMode, is_denied, is_namespace_terminating, looked_up};
 use super::wipe::Requested;
 use super::{Execution, SOON};
 use crate::api::{KIND, Phase, Policy, Spec, Wipe};
@@ -127,7 +126,7 @@ impl Execution<'_> {
             key: pod_key.clone(),
             uid: pod.clone(),
         };
-        match OnConflict::LookUp.settle(created, (records, key)) {
+        match looked_up(created, (records, key)) {
             Ok(Some(_)) => {
                 for notice in first_notices(&live, policy.avoid_rejected_node) {
                     self.it.parts.events.record(&regarding(), &notice);

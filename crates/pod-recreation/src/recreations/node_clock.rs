@@ -61,9 +61,13 @@ impl Execution<'_> {
 fn clock_of(lease: &Value) -> Option<NodeClock> {
     let time = |value: &Value| value.as_str()?.parse::<Timestamp>().ok();
     let entries = lease["metadata"]["managedFields"].as_array()?;
-    let written = entries.iter().find(|entry| {
-        entry["manager"] == "kubelet" && !entry["fieldsV1"]["f:spec"]["f:renewTime"].is_null()
-    })?;
+    let has = |entry: &Value, field: &str| !entry["fieldsV1"]["f:spec"][field].is_null();
+    let renewing = entries.iter().filter(|entry| has(entry, "f:renewTime"));
+    let written = match *renewing.collect::<Vec<_>>() {
+        // The kubelet of k3s or MicroK8s has the name of that program. Another client that only renews the Lease is none.
+        [entry] if has(entry, "f:holderIdentity") => entry,
+        ref all => all.iter().find(|entry| entry["manager"] == "kubelet")?,
+    };
     let (renewed, written) = (time(&lease["spec"]["renewTime"])?, time(&written["time"])?);
     Some(NodeClock {
         ahead: renewed.duration_since(written),
@@ -79,23 +83,45 @@ mod tests {
 
     use super::*;
 
+    const HOLDS: &[&str] = &["f:holderIdentity", "f:renewTime"];
+    const RENEWS: &[&str] = &["f:renewTime"];
+
     #[rstest]
-    #[case::ahead("2026-01-01T00:01:30.250000Z", "kubelet", Some(90_250))]
-    #[case::behind("2025-12-31T23:59:00.000000Z", "kubelet", Some(-60_000))]
-    #[case::written_by_another_client("2026-01-01T00:01:30.000000Z", "kubectl-edit", None)]
-    #[case::without_a_time("", "kubelet", None)]
+    #[case::ahead("2026-01-01T00:01:30.250000Z", &[("kubelet", RENEWS)], Some(90_250))]
+    #[case::behind("2025-12-31T23:59:00.000000Z", &[("kubelet", HOLDS)], Some(-60_000))]
+    #[case::of_k3s("2026-01-01T00:01:30.000000Z", &[("k3s", HOLDS)], Some(90_000))]
+    #[case::written_by_another_client("2026-01-01T00:01:30.000000Z", &[("kubectl-edit", RENEWS)], None)]
+    #[case::of_k3s_and_written_by_another_client(
+        "2026-01-01T00:01:30.000000Z",
+        &[("k3s", HOLDS), ("kubectl-edit", RENEWS)],
+        None
+    )]
+    #[case::also_written_by_another_client(
+        "2026-01-01T00:01:30.000000Z",
+        &[("kubectl-edit", HOLDS), ("kubelet", RENEWS)],
+        Some(90_000)
+    )]
+    #[case::without_a_time("", &[("kubelet", RENEWS)], None)]
     fn r8_the_clock_of_a_node(
         #[case] renewed: &str,
-        #[case] manager: &str,
+        #[case] writers: &[(&str, &[&str])],
         #[case] expected: Option<i64>,
     ) {
+        let mut entries = vec![json!({
+            "manager": "kubelet", "time": "2020-01-01T00:00:00Z",
+            "fieldsV1": { "f:metadata": {} },
+        })];
+        for (manager, fields) in writers {
+            let fields: serde_json::Map<_, _> = fields
+                .iter()
+                .map(|field| ((*field).to_owned(), json!({})))
+                .collect();
+            entries.push(json!({
+                "manager": manager, "time": "2026-01-01T00:00:00Z", "fieldsV1": { "f:spec": fields },
+            }));
+        }
         let lease = json!({
-            "metadata": { "managedFields": [
-                { "manager": "kubelet", "time": "2020-01-01T00:00:00Z",
-                  "fieldsV1": { "f:metadata": {} } },
-                { "manager": manager, "time": "2026-01-01T00:00:00Z",
-                  "fieldsV1": { "f:spec": { "f:renewTime": {} } } },
-            ] },
+            "metadata": { "managedFields": entries },
             "spec": { "renewTime": renewed },
         });
         let expected = expected.map(SignedDuration::from_millis);

@@ -185,12 +185,15 @@ fn set_removed(before: &Value, patch: &mut Value) {
 const TOO_LARGE: [&str; 2] = ["request is too large", "message larger than max"];
 
 /// Whether the API server denies a request until its configuration or the object changes, for example by a quota, a policy or
-/// a webhook. They choose the code. An object that is too large is also refused by etcd, and above 2 MiB by the API server's client of etcd. The API
+/// a webhook. They choose the code, also one that means something else if the API server itself answers. An object that is too large is also refused by etcd, and above 2 MiB by the API server's client of etcd. The API
 /// server passes their errors on.
 pub(super) fn is_denied(error: &RequestError) -> bool {
     let Some(api) = error.api() else {
         return false;
     };
+    if is_denied_by_admission(error) {
+        return true;
+    }
     match api.code {
         401 | 408 | 409 | 429 => false,
         // Otherwise a proxy answers, the kind is not served, or the namespace does not exist.
@@ -200,9 +203,36 @@ pub(super) fn is_denied(error: &RequestError) -> bool {
     }
 }
 
+/// Whether a policy or a webhook denies a request, by what the API server writes into the message.
+pub(super) fn is_denied_by_admission(error: &RequestError) -> bool {
+    let marks = [
+        ("admission webhook \"", "\" denied the request"),
+        ("ValidatingAdmissionPolicy '", " denied request"),
+    ];
+    let message = error.api().map_or("", |api| &api.message);
+    let has = |(begin, end)| {
+        message
+            .split_once(begin)
+            .is_some_and(|(_, rest)| rest.contains(end))
+    };
+    marks.into_iter().any(has)
+}
+
 /// Whether a create was refused only because the name is in use.
 pub(super) fn is_name_in_use(error: &RequestError) -> bool {
-    error.api().is_some_and(|api| api.reason == "AlreadyExists")
+    let is_taken = error.api().is_some_and(|api| api.reason == "AlreadyExists");
+    is_taken && !is_denied_by_admission(error)
+}
+
+/// The answer to a create; `None` if the name is in use, so that the object has to be read.
+pub(super) fn looked_up(
+    created: Result<Sent, RequestError>,
+    about: (&Resource, &ObjectKey),
+) -> Result<Option<Sent>, RequestError> {
+    match created {
+        Err(error) if is_denied_by_admission(&error) => Err(error),
+        created => OnConflict::LookUp.settle(created, about),
+    }
 }
 
 /// Whether a create was denied because the namespace is being deleted.
@@ -217,7 +247,40 @@ pub(super) fn is_namespace_terminating(error: &RequestError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use belayer_core::http::ApiError;
+    use rstest::rstest;
+
     use super::*;
+
+    const POLICY: &str = "pods \"web\" is forbidden: ValidatingAdmissionPolicy 'size' with binding 'size' denied request: no";
+    const WEBHOOK: &str = "admission webhook \"a.b\" denied the request: no";
+
+    #[rstest]
+    #[case::by_a_policy(401, POLICY, true)]
+    #[case::by_a_webhook(409, WEBHOOK, true)]
+    #[case::by_a_webhook_that_is_busy(429, WEBHOOK, true)]
+    #[case::by_a_webhook_that_failed(500, WEBHOOK, true)]
+    #[case::without_explanation(
+        401,
+        r#"admission webhook "a.b" denied the request without explanation"#,
+        true
+    )]
+    #[case::the_webhook_did_not_answer(500, r#"failed calling webhook "a.b""#, false)]
+    #[case::no_credentials(401, "Unauthorized", false)]
+    #[case::the_name_is_in_use(409, r#"pods "web" already exists"#, false)]
+    #[case::too_many_requests(429, "the server has received too many requests", false)]
+    fn r3_a_denial_by_admission_has_any_code(
+        #[case] code: u16,
+        #[case] message: &str,
+        #[case] expected: bool,
+    ) {
+        let mut error = ApiError::from_code(code);
+        error.message = message.to_owned();
+        error.reason = "AlreadyExists".to_owned();
+        let error = RequestError::from(error);
+        assert_eq!(is_denied(&error), expected);
+        assert_eq!(is_name_in_use(&error), !expected);
+    }
 
     #[test]
     fn the_patch_removes_unset_fields() {

@@ -287,6 +287,40 @@ async fn r8_a_pod_whose_release_fails_is_released_although_its_clock_is_old() {
     belayer.stop().await;
 }
 
+/// R8: a pod was accepted seven seconds before its rejection, and ran, but by the clock of its node only a second before. Belayer
+/// finds it rejected, adds its hold, and then reads the clock: that hold proves nothing, also if another leader has added it.
+#[rstest]
+#[case::by_the_same_leader(false)]
+#[case::by_the_next_leader(true)]
+#[tokio::test(start_paused = true)]
+async fn r8_a_hold_that_was_added_after_the_rejection_proves_nothing(#[case] next: bool) {
+    let yard = Yard::new();
+    create_lease(&yard, 6);
+    yard.pod_on("web", json!({ "nodeName": "node-1" }));
+    let first = uid(&yard.find("web").unwrap());
+    yard.wait_for(Duration::from_secs(7)).await;
+    let now = yard.world.cluster().clock().now();
+    reject(&yard, "web", now - SignedDuration::from_secs(1));
+    yard.wait_for(Duration::from_secs(2)).await;
+    let leases = Match::verb(Verb::Get).resource("leases").name("node-1");
+    let failing = Fault::on(leases.client(BELAYER)).answer(Answer::internal_error());
+    let failing = next.then(|| yard.world.sandbox.faults().inject(failing));
+    let mut belayer = yard.run();
+    if let Some(failing) = failing {
+        yard.wait("it is held", || yard.is_held("web")).await;
+        belayer.stop().await;
+        failing.remove();
+        belayer = yard.run();
+    }
+    yard.wait("it is reported", || yard.world.events("NotRecreated") == 1)
+        .await;
+    yard.wait_for(Duration::from_secs(120)).await;
+    assert_eq!(uid(&yard.find("web").unwrap()), first);
+    assert_eq!((yard.creates(), yard.records().len()), (0, 0));
+    assert!(!yard.is_held("web"));
+    belayer.stop().await;
+}
+
 /// The kubelet rejects a pod that it accepted then, by its clock.
 fn reject(yard: &Yard, name: &str, started: jiff::Timestamp) {
     let status = json!({ "status": { "phase": "Failed", "reason": "NodeAffinity",

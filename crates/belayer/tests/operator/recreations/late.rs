@@ -23,6 +23,38 @@ fn delay_pods(yard: &Yard) -> FaultHandle {
     faults.inject(Fault::on(watches).pause_watches())
 }
 
+/// A pod that may have run was rejected while no Belayer ran. Each process reports that once, if it was not long ago.
+#[rstest]
+#[case::a_reason_of_the_table("OutOfcpu", 60, 1)]
+#[case::a_permanent_reason("SysctlForbidden", 60, 1)]
+#[case::another_failure("DeadlineExceeded", 60, 0)]
+#[case::long_ago("OutOfcpu", 3_700, 0)]
+#[tokio::test(start_paused = true)]
+async fn r1_a_pod_that_is_found_rejected_is_reported(
+    #[case] reason: &str,
+    #[case] age: u64,
+    #[case] events: usize,
+) {
+    let yard = Yard::new();
+    yard.pod("web");
+    let started = yard.world.cluster().clock().now();
+    yard.wait_for(Duration::from_secs(30)).await;
+    let status = json!({ "status": { "phase": "Failed", "reason": reason,
+        "message": format!("Pod was rejected: {reason}"), "startTime": started.to_string() } });
+    yard.world
+        .patch_in(&Gvr::PODS, Some(YARD), "web", status, Subresource::Status);
+    yard.wait_for(Duration::from_secs(age)).await;
+    let belayer = yard.run();
+    yard.wait_for(Duration::from_secs(7_200)).await;
+    assert_eq!(yard.world.events("NotRecreated"), events);
+    assert_eq!((yard.applied(&Gvr::PODS), yard.records().len()), (0, 0));
+    belayer.stop().await;
+    let belayer = yard.run();
+    yard.wait_for(Duration::from_secs(60)).await;
+    assert_eq!(yard.world.events("NotRecreated"), events, "repeated");
+    belayer.stop().await;
+}
+
 /// The create is refused until the user has written an annotation that the watch delivers late.
 #[rstest]
 #[case::declines(json!({ "belayer.dev/recreate": "false" }))]

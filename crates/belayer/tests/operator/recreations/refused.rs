@@ -7,7 +7,7 @@ use belayer_sandbox::{Answer, ApiError, Fault, Gvr, ListOptions, Match, Reason, 
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{Yard, uid};
+use super::{YARD, Yard, uid};
 use crate::world::BELAYER;
 
 async fn is_reported(yard: &Yard) {
@@ -47,13 +47,25 @@ async fn a_rejection_that_cannot_be_recorded_is_reported(#[case] answer: Answer)
     belayer.stop().await;
 }
 
+const POLICY: &str = "pods \"web\" is forbidden: ValidatingAdmissionPolicy 'size' with binding 'all' denied request: no";
+const WEBHOOK: &str = "admission webhook \"guard.example.com\" denied the request: no";
+
 /// A policy or a webhook chooses the code of its denial.
+#[rstest]
+#[case::too_large(413, Reason::RequestEntityTooLarge, POLICY)]
+#[case::unauthorized(401, Reason::Unauthorized, POLICY)]
+#[case::a_conflict(409, Reason::Conflict, WEBHOOK)]
+#[case::a_name_in_use(409, Reason::AlreadyExists, WEBHOOK)]
+#[case::too_many_requests(429, Reason::TooManyRequests, WEBHOOK)]
 #[tokio::test(start_paused = true)]
-async fn a_pod_denied_with_another_code_is_reported_and_given_up() {
+async fn a_pod_denied_with_another_code_is_reported_and_given_up(
+    #[case] code: u16,
+    #[case] reason: Reason,
+    #[case] message: &str,
+) {
     let yard = Yard::new();
     let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
-    let message = "pods \"web\" is forbidden: ValidatingAdmissionPolicy 'size' denied request";
-    let answer = ApiError::new(413, Reason::RequestEntityTooLarge, message);
+    let answer = ApiError::new(code, reason, message);
     let fault = Fault::on(creates).answer(Answer::error(answer));
     let fault = yard.world.sandbox.faults().inject(fault);
     let belayer = yard.run();
@@ -113,6 +125,38 @@ async fn is_re_created_at_last(yard: &Yard) {
         );
         yard.pass(Duration::from_secs(1)).await;
     }
+}
+
+/// The dry run was accepted, and the webhook denies the pod once it exists only in its record. The code is the one that also
+/// says that the name is in use.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_denied_while_it_exists_only_in_its_record_is_not_lost() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("the pause runs", || yard.phase() == "Waiting")
+        .await;
+    let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
+    let answer = ApiError::new(409, Reason::AlreadyExists, WEBHOOK);
+    let denied = Fault::on(creates).answer(Answer::error(answer));
+    let denied = yard.world.sandbox.faults().inject(denied);
+    is_reported(&yard).await;
+    assert_eq!(yard.phase(), "Creating");
+    yard.wait_for(Duration::from_secs(20_000)).await;
+    yard.no_loss();
+    assert_eq!(yard.phase(), "Ended");
+    assert!(denied.hits() < 30, "tried {} times", denied.hits());
+    let record = yard.record();
+    let message = record["status"]["message"].as_str().unwrap();
+    assert!(message.contains(".spec.pod"), "{message}");
+    denied.remove();
+    // Its user creates it again.
+    let mut pod = record["spec"]["pod"].clone();
+    pod["metadata"]["name"] = json!("web");
+    yard.world.create(&Gvr::PODS, Some(YARD), pod);
+    yard.wait("the record is deleted", || yard.records().is_empty())
+        .await;
+    belayer.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -301,7 +301,9 @@ async fn a_pod_that_ran_and_is_rejected_after_its_hold_is_reported_once() {
         .patch_in(&Gvr::PODS, Some(YARD), "web", rejected, Subresource::Status);
     yard.wait("it is reported", || yard.world.events("NotRecreated") == 1)
         .await;
+    yard.wait_for(Duration::from_secs(3_700)).await;
     belayer.stop().await;
+    // The next leader repeats only what is younger than an hour.
     let belayer = yard.run();
     yard.wait_for(Duration::from_secs(3600)).await;
     assert_eq!(yard.world.events("NotRecreated"), 1);

@@ -110,6 +110,22 @@ pub(in crate::slim) fn has_spec(fields: &[u8]) -> bool {
     serde_json::from_slice(fields).is_ok_and(|fields: Fields| fields.spec.is_some())
 }
 
+/// Whether the JSON of a `fieldsV1` contains finalizers. Unreadable fields may.
+pub(in crate::slim) fn has_finalizers(fields: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Fields {
+        #[serde(rename = "f:metadata", default)]
+        metadata: Metadata,
+    }
+    #[derive(Default, Deserialize)]
+    struct Metadata {
+        #[serde(rename = "f:finalizers")]
+        finalizers: Option<IgnoredAny>,
+    }
+    serde_json::from_slice(fields)
+        .map_or(true, |fields: Fields| fields.metadata.finalizers.is_some())
+}
+
 impl<'a> JsonMeta<'a> {
     /// When it was created; `None` also if the time cannot be parsed.
     pub fn created(&self) -> Option<Timestamp> {
@@ -190,6 +206,17 @@ impl<'a> JsonMeta<'a> {
             }
         }
         kubelet.or(any)
+    }
+
+    /// When the field managers that own finalizers last wrote; `None` if one has no time, or none owns any.
+    pub fn finalizers_written(&self) -> Option<Timestamp> {
+        let entries = self.managed_fields().into_iter();
+        let owners = entries.filter(|entry| {
+            let fields = entry.fields_v1.map(|fields| fields.get().as_bytes());
+            fields.is_some_and(has_finalizers)
+        });
+        let times = owners.map(|entry| entry.time.parse().ok());
+        times.collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
     /// Whether this field manager wrote a field of the spec. Without any managers, it may have.

@@ -11,8 +11,8 @@ mod pod;
 mod sniff;
 
 pub use fields::Text;
-pub(super) use meta::has_spec;
 pub use meta::{JsonMeta, JsonObject};
+pub(super) use meta::{has_finalizers, has_spec};
 pub use pod::JsonPod;
 pub use sniff::{Identity, sniff};
 

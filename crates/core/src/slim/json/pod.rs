@@ -343,6 +343,7 @@ impl SlimJson for Pod {
                 start_time: timestamp("status.startTime", &status.start_time)
                     .unwrap_or(Some(Timestamp::MIN)),
                 status_written: metadata.status_written(),
+                finalizers_written: metadata.finalizers_written(),
                 created: metadata.created(),
                 has_container: status
                     .any_container(|one| one.state.terminated.is_some() || one.has_id()),

@@ -255,6 +255,34 @@ fn the_last_write_of_the_status_is_read_from_managed_fields(
 }
 
 #[rstest]
+#[case::the_last(json!([
+    {"manager": "a", "time": "2026-01-01T00:00:03Z", "fieldsV1": {"f:metadata": {"f:finalizers": {"v:\"x/y\"": {}}}}},
+    {"manager": "b", "time": "2026-01-01T00:00:01Z", "fieldsV1": {"f:metadata": {"f:finalizers": {}}}},
+    {"manager": "c", "time": "2026-01-01T00:00:09Z", "fieldsV1": {"f:metadata": {"f:labels": {}}, "f:spec": {}}}]),
+    Some("2026-01-01T00:00:03Z"))]
+#[case::through_a_subresource(json!([
+    {"subresource": "status", "time": "2026-01-01T00:00:03Z", "fieldsV1": {"f:metadata": {"f:finalizers": {}}}}]),
+    Some("2026-01-01T00:00:03Z"))]
+#[case::one_at_an_unknown_time(json!([
+    {"time": "2026-01-01T00:00:03Z", "fieldsV1": {"f:metadata": {"f:finalizers": {}}}},
+    {"fieldsV1": {"f:metadata": {"f:finalizers": {}}}}]), None)]
+#[case::unreadable_fields(json!([{"time": "2026-01-01T00:00:03Z", "fieldsV1": "?"}]), Some("2026-01-01T00:00:03Z"))]
+#[case::none(json!([{"time": "2026-01-01T00:00:03Z", "fieldsV1": {"f:spec": {}}}]), None)]
+fn the_last_write_of_finalizers_is_read_from_managed_fields(
+    #[case] fields: Value,
+    #[case] expected: Option<&str>,
+) {
+    let pod = pod(
+        &json!({"metadata": {"name": "p", "uid": "u", "resourceVersion": "1",
+        "managedFields": fields}, "status": {"phase": "Failed"}}),
+    );
+    assert_eq!(
+        pod.failure.unwrap().finalizers_written,
+        expected.map(|time| time.parse().unwrap())
+    );
+}
+
+#[rstest]
 #[case::its_creator(json!([{"manager": "me", "fieldsV1": {"f:spec": {}}}]), true)]
 #[case::one_of_several(json!([
     {"manager": "other", "fieldsV1": {"f:spec": {}}},

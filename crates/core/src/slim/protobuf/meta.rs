@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::{Envelope, Field, Fields};
 use crate::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
-use crate::slim::json::{Identity, has_spec};
+use crate::slim::json::{Identity, has_finalizers, has_spec};
 use crate::slim::limits::{self, Finalizers};
 use crate::slim::{DecodeContext, DecodeError, Interner, Labels, ObjectMeta};
 
@@ -217,13 +217,12 @@ impl<'a> Manager<'a> {
         Ok(manager)
     }
 
-    /// Whether it wrote a field of the spec.
-    fn wrote_spec(&self) -> Result<bool, DecodeError> {
+    /// Whether it wrote such fields, by their JSON.
+    fn wrote(&self, are_such: fn(&[u8]) -> bool) -> Result<bool, DecodeError> {
         for field in Fields::of(self.fields) {
             let field = field?;
-            // The fields are JSON.
             if field.number == 1 {
-                return Ok(has_spec(field.bytes(FIELDS)?));
+                return Ok(are_such(field.bytes(FIELDS)?));
             }
         }
         Ok(false)
@@ -248,6 +247,20 @@ pub(super) fn status_written(message: &[u8]) -> Result<Option<Timestamp>, Decode
     Ok(kubelet.or(any))
 }
 
+/// When the field managers that own finalizers last wrote; `None` if one has no time, or none owns any.
+pub(super) fn finalizers_written(message: &[u8]) -> Result<Option<Timestamp>, DecodeError> {
+    let mut last = None;
+    for manager in Manager::all(message) {
+        let manager = manager?;
+        if manager.wrote(has_finalizers)? {
+            let time = manager.time.and_then(|field| field.time(TIME).ok()?);
+            let Some(time) = time else { return Ok(None) };
+            last = last.max(Some(time));
+        }
+    }
+    Ok(last)
+}
+
 /// Whether this field manager wrote a field of the spec. Without any managers, it may have.
 fn is_created_by(message: &[u8], wanted: &str) -> Result<bool, DecodeError> {
     let mut has_managers = false;
@@ -256,7 +269,7 @@ fn is_created_by(message: &[u8], wanted: &str) -> Result<bool, DecodeError> {
         has_managers = true;
         if manager.name == wanted.as_bytes()
             && manager.subresource.is_empty()
-            && manager.wrote_spec()?
+            && manager.wrote(has_spec)?
         {
             return Ok(true);
         }

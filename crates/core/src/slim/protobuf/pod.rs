@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::meta::{created, meta, status_written};
+use super::meta::{created, finalizers_written, meta, status_written};
 use super::{Field, Fields, SlimProtobuf};
 use crate::slim::limits::{self, Pvcs, some};
 use crate::slim::pod::first_containers;
@@ -224,6 +224,7 @@ impl<'a> Status<'a> {
             message: (!self.message.is_empty()).then(|| limits::message(&self.message).into()),
             start_time,
             status_written: status_written(metadata)?,
+            finalizers_written: finalizers_written(metadata)?,
             created: created(metadata)?,
             has_container: self.has_container,
             has_container_id: self.has_container_id,

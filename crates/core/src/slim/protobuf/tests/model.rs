@@ -156,7 +156,7 @@ impl Container {
 /// The fields of an entry of `managedFields`.
 fn written(subresource: &str) -> Value {
     match subresource {
-        "" => json!({ "f:metadata": { "f:labels": {} }, "f:spec": { "f:nodeName": {} } }),
+        "" => json!({ "f:metadata": { "f:finalizers": {} }, "f:spec": { "f:nodeName": {} } }),
         _ => json!({ "f:status": {} }),
     }
 }
