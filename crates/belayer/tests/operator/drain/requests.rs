@@ -157,3 +157,29 @@ async fn a_failed_read_does_not_end_a_drain_that_was_not_in_progress() {
     assert_eq!(fault.hits(), 1);
     assert_eq!(resumed, Resumed::NotDraining);
 }
+
+/// `--resume` during the last pass: a running Belayer holds again, and the CRDs stay guarded until the next clean pass.
+#[tokio::test(start_paused = true)]
+async fn a_drain_that_is_ended_during_its_last_pass_is_not_clean() {
+    let world = installed();
+    guard_of(&world, OWN);
+    // Only the last pass begins after the policies have no effect any more.
+    let lists = Match::verb(Verb::List).resource("secrets").client(ADMIN);
+    let slow = Fault::on(lists).delay(Duration::from_secs(2));
+    let _slow = world.sandbox.faults().inject(slow);
+    let uid = world.workflow("build");
+    let ended = async {
+        tokio::time::sleep(SETTLE + Duration::from_secs(1)).await;
+        change_gate(&world, json!({ "mode": "normal" }));
+        world.held_pod("late", "build", &uid);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(world.cluster().get(&guards(), None, GUARD).is_ok());
+    };
+    let (report, ()) = tokio::join!(drained(&world), ended);
+    assert_eq!((report.outcome, report.exit_code), (Outcome::Clean, 0));
+    assert!(report.seconds > 2.0 * SETTLE.as_secs_f64(), "{report:?}");
+    assert!(!world.is_held("late"));
+    assert_eq!(gate(&world)["mode"], "draining");
+    assert_eq!(mark(&world), "true");
+    assert!(world.cluster().get(&guards(), None, GUARD).is_err());
+}
