@@ -1,4 +1,4 @@
-//! Failed requests, a gate that changes often, and a gate that no drain can mark.
+//! Failed requests, a gate that changes often, one that no drain can mark, and none.
 
 use super::*;
 
@@ -182,4 +182,37 @@ async fn a_drain_that_is_ended_during_its_last_pass_is_not_clean() {
     assert_eq!(gate(&world)["mode"], "draining");
     assert_eq!(mark(&world), "true");
     assert!(world.cluster().get(&guards(), None, GUARD).is_err());
+}
+
+/// After an uninstall the namespace and the CRDs are still there. A gate without an owner would keep the next installation
+/// in draining mode.
+#[tokio::test(start_paused = true)]
+async fn a_drain_after_an_uninstall_leaves_no_gate() {
+    let world = World::new();
+    world.create_namespace(OWN);
+    let uid = world.workflow("build");
+    world.held_pod("restored", "build", &uid);
+    let report = drained(&world).await;
+    assert_eq!(report.outcome, Outcome::Clean);
+    assert_eq!(report.gate, GateState::NotInstalled);
+    assert_eq!(report.notes, [""; 0]);
+    assert!(!world.is_held("restored"));
+    let _belayer = world.run();
+    world.pod("new", "build", &uid);
+    eventually("the next installation holds", || world.is_held("new")).await;
+}
+
+/// Whether Belayer is installed is unknown: a gate stops one that is.
+#[tokio::test(start_paused = true)]
+async fn a_gate_without_an_owner_is_reported() {
+    let world = World::new();
+    world.create_namespace(OWN);
+    let reads = Match::verb(Verb::Get).resource("serviceaccounts");
+    let fault = Fault::on(reads.client(ADMIN)).answer(Answer::forbidden("no"));
+    let _fault = world.sandbox.faults().inject(fault);
+    let report = drained(&world).await;
+    assert_eq!(report.gate, GateState::Draining);
+    let says = "after it, run `belayer drain --resume`";
+    assert_eq!(report.notes.len(), 1);
+    assert!(report.notes[0].ends_with(says), "{:?}", report.notes);
 }
