@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use belayer_core::executor::Writes;
 use belayer_core::http::{ErrorClass, RequestError};
 use belayer_core::rng;
-use belayer_holds::gate::{Adopted, Change, GateClient, GateObject};
+use belayer_holds::gate::{Account, Adopted, Change, GateClient, GateObject};
 use belayer_holds::holding::{HoldSwitch, Holding};
 
 use crate::opening::{self, Switch, User};
@@ -64,6 +64,16 @@ pub struct Switches {
     pub lease: Option<String>,
 }
 
+/// The gate as it was read.
+enum Seen {
+    /// It does not exist.
+    Absent,
+    /// Belayer stays drained if it is deleted while it is draining.
+    Lasting(GateObject),
+    /// Only other accounts own it, such as that of an earlier installation: once it is deleted, its mode is over.
+    OfOthers(GateObject),
+}
+
 /// State of the gate and of Belayer's namespace. Cheap to clone. The [module's example](self) has
 /// the status before the gate was read.
 #[derive(Debug, Clone)]
@@ -82,6 +92,8 @@ struct Inner {
 struct Now {
     /// The gate as last read, without keys if it did not exist; `None` before the first read.
     gate: Option<GateObject>,
+    /// Whether the gate is created as it was if it is deleted while it is draining.
+    lasts: bool,
     /// Belayer's namespace exists.
     is_home: bool,
     /// Belayer's namespace is being deleted, and with it the RBAC permissions to remove finalizers.
@@ -121,14 +133,25 @@ impl GateStatus {
         self.update_switch(&now);
     }
 
-    /// Notes the state of the gate; `None` if the gate does not exist.
-    fn gate(&self, state: Option<GateObject>) {
+    /// Notes the state of the gate.
+    fn gate(&self, seen: Seen) {
         let mut now = self.0.now.lock();
         let before = now.gate.take();
         let was_draining = before.as_ref().map(GateObject::is_draining);
-        // If it was deleted while Belayer is drained, Belayer stays drained.
-        let state = state.or_else(|| before.filter(GateObject::is_draining));
-        let state = state.unwrap_or_default();
+        let state = match seen {
+            // Deleting it does not end a drain.
+            Seen::Absent => before
+                .filter(|gate| now.lasts && gate.is_draining())
+                .unwrap_or_default(),
+            Seen::Lasting(state) => {
+                now.lasts = true;
+                state
+            }
+            Seen::OfOthers(state) => {
+                now.lasts = false;
+                state
+            }
+        };
         match (was_draining, state.is_draining()) {
             (None | Some(false), true) => tracing::warn!(
                 "draining: no hold is added, releases continue; run `belayer drain --resume` to end this"
@@ -251,12 +274,12 @@ impl Follower {
     async fn reread(&self) -> Result<(String, u64), RequestError> {
         let (state, version) = match self.gate.list().await {
             Err(error) if error.class() == ErrorClass::NotServed => {
-                self.status.gate(None);
+                self.status.gate(Seen::Absent);
                 return Err(error);
             }
             read => read?,
         };
-        self.status.gate(state.clone());
+        self.status.gate(self.seen(state.clone()).await?);
         let keeps = self.status.0.keeps_switches.load(Ordering::Relaxed);
         if !keeps || self.gate.executor().writes() == Writes::DryRun {
             return Ok((version, WATCH_SECONDS));
@@ -272,33 +295,66 @@ impl Follower {
         }
     }
 
+    /// Whether the mode of the gate outlasts it.
+    async fn seen(&self, state: Option<GateObject>) -> Result<Seen, RequestError> {
+        let Some(state) = state else {
+            // A gate is gone if its owner is: an account that was created again has another UID.
+            *self.user.lock() = None;
+            return Ok(Seen::Absent);
+        };
+        if !state.has_owners() || self.gate.executor().writes() == Writes::DryRun {
+            return Ok(Seen::Lasting(state));
+        }
+        let account = match self.account().await {
+            Ok(Some(account)) if state.outlives(&account) => {
+                *self.user.lock() = None;
+                self.account().await
+            }
+            account => account,
+        };
+        match account {
+            Ok(Some(account)) if !state.is_owned_by(&account) => Ok(Seen::OfOthers(state)),
+            // Until the account is known, the mode counts.
+            Err(error) if error.class().is_transient() => {
+                self.status.gate(Seen::Lasting(state));
+                Err(error)
+            }
+            Ok(_) | Err(_) => Ok(Seen::Lasting(state)),
+        }
+    }
+
+    async fn user(&self) -> Result<User, RequestError> {
+        let known = self.user.lock().clone();
+        Ok(match known {
+            Some(user) => user,
+            None => {
+                let found = User::find(self.gate.executor()).await?;
+                self.user.lock().insert(found).clone()
+            }
+        })
+    }
+
+    /// The ServiceAccount of this process, if it has one.
+    async fn account(&self) -> Result<Option<Account>, RequestError> {
+        let namespace = self.gate.key().namespace().unwrap_or_default();
+        Ok(self.user().await?.account(namespace))
+    }
+
     /// Creates the gate, owns it, and sets its switches.
     async fn keep(&self, state: Option<GateObject>) -> Result<Kept, RequestError> {
         if state.is_none() && !self.status.has_home() {
             return Ok(Kept::Whole);
         }
-        let executor = self.gate.executor();
-        // A gate is gone if its owner is: an account that was created again has another UID.
-        if state.is_none() {
-            *self.user.lock() = None;
-        }
-        let known = self.user.lock().clone();
-        let user = match known {
-            Some(user) => user,
-            None => {
-                let found = User::find(executor).await?;
-                self.user.lock().insert(found).clone()
-            }
-        };
-        let account = user.account(self.gate.key().namespace().unwrap_or_default());
+        let user = self.user().await?;
+        let account = self.account().await?;
         let Some(state) = state else {
             let keys = self.status.keys();
             self.gate.create(&keys, account.as_ref()).await?;
             tracing::info!(gate = %self.gate.key(), "created the gate");
             return Ok(Kept::Whole);
         };
-        if let Some(account) = &account {
-            match self.gate.adopt(&state, account).await {
+        if let Some(account) = account.filter(|account| may_adopt(&state, account)) {
+            match self.gate.adopt(&state, &account).await {
                 Ok(Adopted::Now) => return Ok(Kept::Whole),
                 Ok(Adopted::Before) => {}
                 // The owner matters only when Belayer is uninstalled. The switches must not wait for it.
@@ -387,6 +443,13 @@ impl Follower {
     }
 }
 
+/// Whether this account may become an owner of the gate. The gate of an earlier installation must be deleted with that one;
+/// if it had another account, only the mode shows that.
+fn may_adopt(state: &GateObject, account: &Account) -> bool {
+    let lasts = !state.is_draining() || !state.has_owners();
+    lasts && !state.outlives(account)
+}
+
 /// The result of [`Follower::keep`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
@@ -428,7 +491,7 @@ mod tests {
             Holding::Unknown,
             "the state of the namespace does not determine the gate's mode"
         );
-        status.gate(None);
+        status.gate(Seen::Absent);
         assert_eq!(
             switch.now(),
             Holding::Allowed,
@@ -436,27 +499,36 @@ mod tests {
         );
         assert_eq!(status.keys(), Change::new());
         let drained = state("draining").with(&state("draining").to_drained());
-        status.gate(Some(drained.clone()));
+        status.gate(Seen::Lasting(drained.clone()));
         assert_eq!(switch.now(), Holding::Draining);
-        status.gate(None);
+        status.gate(Seen::Absent);
         assert_eq!(
             switch.now(),
             Holding::Draining,
             "deleting the gate does not end draining"
         );
         assert_eq!(status.keys(), drained.keys(), "it is created as it was");
-        status.gate(Some(GateObject::default().with(&status.keys())));
+        status.gate(Seen::Lasting(GateObject::default().with(&status.keys())));
         assert_eq!(switch.now(), Holding::Draining);
-        status.gate(Some(state("normal")));
+        status.gate(Seen::Lasting(state("normal")));
         assert_eq!(switch.now(), Holding::Allowed);
-        status.gate(None);
+        status.gate(Seen::Absent);
         assert_eq!(
             status.keys(),
             Change::new(),
             "only a gate that is draining is created as it was"
         );
+        status.gate(Seen::OfOthers(drained));
+        assert_eq!(switch.now(), Holding::Draining);
+        status.gate(Seen::Absent);
+        assert_eq!(
+            switch.now(),
+            Holding::Allowed,
+            "the drain of an earlier installation ends with its gate"
+        );
+        assert_eq!(status.keys(), Change::new());
         status.namespace_ends(true);
-        status.gate(Some(state("normal")));
+        status.gate(Seen::Lasting(state("normal")));
         assert_eq!(
             switch.now(),
             Holding::Leaving,

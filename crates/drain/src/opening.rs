@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use belayer_core::executor::{Class, Executor, Sent};
+use belayer_core::executor::{Class, Executor};
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::informer::InformerState;
 use belayer_core::object::{ObjectKey, Resource};
@@ -46,14 +46,14 @@ impl User {
         let body = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
         let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
         let request = Request::post(path, body.to_string());
-        match executor.write(&request, Class::Write).await {
-            Ok(Sent::Applied(answer)) => {
+        // A review changes nothing: a replica that does not lead asks as well.
+        match executor.read(&request, Class::Evidence).await {
+            Ok(answer) => {
                 let mut review: Value = answer.json()?;
                 let user = review["status"]["userInfo"].take();
                 serde_json::from_value(user)
                     .map_err(|error| RequestError::Decode(error.to_string()))
             }
-            Ok(Sent::DryRun) => Ok(Self::default()),
             Err(error) if error.class() == ErrorClass::NotServed => Ok(Self::default()),
             Err(error) => Err(error),
         }

@@ -30,6 +30,9 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 /// How long passes must find only new holds to end the run, from when the policies have no effect any more.
 pub const NEW_HOLDS_FOR: Duration = Duration::from_secs(10);
 
+/// Fewest passes in which new holds must be found to end the run: one long pass finds what was added during the one before.
+const NEW_HOLDS_TIMES: u32 = 2;
+
 /// Pause after a pass that had something to do.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -109,9 +112,18 @@ pub struct Passes {
     refused: u32,
     /// Number of passes.
     passes: u32,
-    /// Number and start of the pass since which only new holds were found.
-    complete: Option<(u32, Duration)>,
+    /// The pass since which only new holds were found.
+    complete: Option<Complete>,
     timed_out: bool,
+}
+
+/// A pass that handled everything that it found, begun after the policies had no effect any more.
+#[derive(Debug, Clone, Copy)]
+struct Complete {
+    number: u32,
+    begun: Duration,
+    /// Passes after it that found holds.
+    with_new: u32,
 }
 
 impl Passes {
@@ -148,7 +160,7 @@ impl Passes {
     /// The number, from 1, of the pass since which only new holds were found: that pass handled everything
     /// that it found.
     pub fn only_new_holds_since(&self) -> Option<u32> {
-        self.complete.map(|(number, _)| number)
+        self.complete.map(|complete| complete.number)
     }
 
     /// The step after this pass, which ended at `now`.
@@ -158,13 +170,7 @@ impl Passes {
             self.progressed = self.progressed.max(now);
         }
         self.passes += 1;
-        let complete = pass.unsettled == 0 && pass.unseen == 0 && pass.hidden == 0;
-        let since = match (complete, self.complete) {
-            (false, _) => None,
-            (true, None) => Some((self.passes, pass.begun)),
-            (true, since) => since,
-        };
-        self.complete = since;
+        self.complete = self.completed(pass);
         self.refused = if pass.refused > 0 {
             self.refused + 1
         } else {
@@ -184,10 +190,11 @@ impl Passes {
             }
             None => quiet.then_some((pass.begun, listed_all)),
         };
-        let only_new = since
-            .filter(|(number, _)| *number < self.passes && pass.released > 0 && tried)
-            .map(|(_, begun)| begun);
-        if only_new.is_some_and(|begun| pass.begun >= begun.max(self.settled) + NEW_HOLDS_FOR) {
+        let only_new = self.complete.filter(|_| pass.released > 0 && tried);
+        let only_new = only_new.filter(|complete| complete.with_new > 0);
+        if only_new.is_some_and(|complete| {
+            complete.with_new >= NEW_HOLDS_TIMES && pass.begun >= complete.begun + NEW_HOLDS_FOR
+        }) {
             return Next::Stop(match outcome(pass) {
                 Outcome::Clean => Outcome::NewHolds,
                 other => other,
@@ -196,7 +203,7 @@ impl Passes {
         // The time for which the run itself waits before it may end is not time without progress.
         let waits = match (self.clean, only_new) {
             (Some((clean, _)), _) => clean + APART,
-            (None, Some(begun)) => self.progressed.max(begun) + NEW_HOLDS_FOR,
+            (None, Some(complete)) => self.progressed.max(complete.begun) + NEW_HOLDS_FOR,
             (None, None) => Duration::ZERO,
         };
         let deadline = self.progressed + self.timeout;
@@ -216,6 +223,26 @@ impl Passes {
             None => PAUSE,
         };
         Next::Again(pause.min(deadline.max(waits).saturating_sub(now)))
+    }
+
+    /// The pass since which only new holds were found, if this pass is one of them or the first. What was added while the
+    /// policies still had an effect is not new.
+    fn completed(&self, pass: &Pass) -> Option<Complete> {
+        if pass.unsettled > 0 || pass.unseen > 0 || pass.hidden > 0 || pass.begun < self.settled {
+            return None;
+        }
+        let since = self.complete.filter(|since| since.begun >= self.settled);
+        Some(match since {
+            Some(since) => Complete {
+                with_new: since.with_new + u32::from(pass.released > 0),
+                ..since
+            },
+            None => Complete {
+                number: self.passes,
+                begun: pass.begun,
+                with_new: 0,
+            },
+        })
     }
 }
 
@@ -308,10 +335,13 @@ mod tests {
         &[released(at(0)), released(at(5)), released(at(9)), released(at(10))], 0, (4, Some(Outcome::NewHolds))
     )]
     #[case::t4_not_before_policies_have_no_effect(
-        &[released(at(0)), released(at(11)), released(at(21)), released(at(22))], 12, (4, Some(Outcome::NewHolds))
+        &[released(at(0)), released(at(11)), released(at(12)), released(at(21)), released(at(22))], 12, (5, Some(Outcome::NewHolds))
+    )]
+    #[case::t4_one_pass_with_new_holds_is_not_enough(
+        &[released(at(0)), released(at(30)), released(at(60))], 0, (3, Some(Outcome::NewHolds))
     )]
     #[case::t4_a_clean_pass_between_changes_nothing(
-        &[released(at(0)), at(5), released(at(10))], 0, (3, Some(Outcome::NewHolds))
+        &[released(at(0)), released(at(4)), at(5), released(at(10))], 0, (4, Some(Outcome::NewHolds))
     )]
     #[case::t4_holds_after_a_failure_are_not_new(
         &[unsettled(at(0)), released(at(10)), released(at(19)), released(at(20))], 0, (4, Some(Outcome::NewHolds))
@@ -326,7 +356,7 @@ mod tests {
         &[at(0), unlisted(at(1)), unlisted(at(4))], 0, (3, Some(Outcome::Error))
     )]
     #[case::t4_holds_that_stay_take_precedence(
-        &[left(released(at(0))), left(released(at(10)))], 0, (2, Some(Outcome::LeftOver))
+        &[left(released(at(0))), left(released(at(9))), left(released(at(10)))], 0, (3, Some(Outcome::LeftOver))
     )]
     #[case::t4_denials_are_retried(
         &[released(at(0)), refused(released(at(10))), released(at(15))], 0, (3, Some(Outcome::NewHolds))
@@ -352,6 +382,26 @@ mod tests {
         let rows = [&[released(first)], rows].concat();
         // The first pass ends at second 1: its count is progress.
         assert_eq!(played(&rows, 0, 9), (rows.len(), Some(expected)));
+    }
+
+    /// The holds that the second pass finds were added while the policies still had an effect.
+    #[test]
+    fn holds_from_before_the_end_of_the_policies_are_not_new() {
+        let mut passes = Passes::new(s(120), SETTLE);
+        let mut begun = Duration::ZERO;
+        let mut next = |pass: Pass, took| {
+            let next = passes.next(&Pass { begun, ..pass }, begun + took);
+            if let Next::Again(pause) = next {
+                begun += took + pause;
+            }
+            next
+        };
+        for took in [s(30), s(1)] {
+            let again = next(released(at(0)), took);
+            assert!(matches!(again, Next::Again(_)), "{again:?}");
+        }
+        assert_eq!(next(at(0), s(1)), Next::Again(s(2)));
+        assert_eq!(next(at(0), s(1)), Next::Stop(Outcome::Clean));
     }
 
     /// Repeats a pass of 300 ms after the pauses that the run asks for; returns when the run ended, the result, and

@@ -26,7 +26,7 @@ use crate::report::{API_VERSION, NewHolds, Report, Taken, Unseen};
 use crate::scan::Scanned;
 use crate::selection::Selection;
 pub use crate::site::Resumed;
-use crate::site::{GateState, Site, is_policy_kind};
+use crate::site::{Closed, GateState, Site, is_policy_kind};
 use crate::users::Users;
 
 /// Pause after a first request that failed, doubled by each further failure.
@@ -43,6 +43,10 @@ const FIRST_ANSWER: Duration = Duration::from_millis(1500);
 
 /// Time without a response after which a server that has answered before is reported.
 const NO_ANSWER: Duration = Duration::from_secs(10);
+
+/// Note about a gate that is not deleted with Belayer.
+const WITHOUT_OWNER: &str = "Belayer's ServiceAccount could not be read, so that the gate stays when Belayer is uninstalled, and \
+    a later installation stays in draining mode: after it, run `belayer drain --resume`";
 
 /// The kinds that a run covers. A drain ends with an [outcome](crate::passes).
 #[derive(Debug, Clone)]
@@ -289,7 +293,7 @@ impl Drain {
                 passes.next(&pass, started.elapsed())
             };
             match (since, passes.only_new_holds_since()) {
-                (Some(since_pass), Some(_)) => {
+                (Some(since_pass), Some(still)) if since_pass == still => {
                     report.new_holds.since_pass = since_pass;
                     for (namespace, objects) in found.released {
                         *report.new_holds.namespaces.entry(namespace).or_default() += objects;
@@ -310,6 +314,12 @@ impl Drain {
                     if outcome == Outcome::Clean {
                         report.new_holds = NewHolds::default();
                     }
+                    if self.finish(report).await == Finished::NotDraining {
+                        progress.step(
+                            "draining was ended meanwhile, by `belayer drain --resume` or another client: once more",
+                        );
+                        continue;
+                    }
                     report.notes.extend(in_excepted(report, excepted));
                     break;
                 }
@@ -320,7 +330,6 @@ impl Drain {
                 "with --configured-kinds, drain lists only the kinds that the configuration (--config) holds".to_owned(),
             );
         }
-        self.finish(report).await;
         if self.is_everything() {
             report.notes.extend(self.site.without_its_namespace().await);
         }
@@ -391,7 +400,13 @@ impl Drain {
         let mut changed = false;
         if !self.site.is_dry_run() {
             match self.site.close_gate().await {
-                Ok(gate) => {
+                Ok(Closed {
+                    gate,
+                    is_without_owner,
+                }) => {
+                    if is_without_owner {
+                        report.notes.push(WITHOUT_OWNER.to_owned());
+                    }
                     if matches!(gate, GateState::Draining | GateState::WasDraining) {
                         progress.draining();
                     }
@@ -443,12 +458,12 @@ impl Drain {
     }
 
     /// Marks the cluster as drained after the last pass.
-    async fn finish(&self, report: &mut Report) {
+    async fn finish(&self, report: &mut Report) -> Finished {
         if !self.is_everything() || report.taken.dry_run {
-            return;
+            return Finished::Ended;
         }
         if report.outcome != Outcome::Clean || report.gate == GateState::Untouched {
-            return;
+            return Finished::Ended;
         }
         let mut failure = None;
         let unguarded = async {
@@ -467,8 +482,12 @@ impl Drain {
         };
         let why = match tokio::time::timeout(self.timeout, unguarded).await {
             // The API servers notice it late.
-            Ok(Ok(true)) => return tokio::time::sleep(NOTICED).await,
-            Ok(Ok(false)) => return,
+            Ok(Ok(Unguarded::Now)) => {
+                tokio::time::sleep(NOTICED).await;
+                return Finished::Ended;
+            }
+            Ok(Ok(Unguarded::Before)) => return Finished::Ended,
+            Ok(Ok(Unguarded::NotDraining)) => return Finished::NotDraining,
             Ok(Err(error)) => Some(error),
             Err(_) => {
                 report.timed_out = true;
@@ -481,18 +500,43 @@ impl Drain {
             "could not end the guard of Belayer's namespace and CRDs: {why}; while the policy {NAMESPACE_GUARD} denies their \
              deletion: kubectl delete validatingadmissionpolicybinding {NAMESPACE_GUARD}"
         ));
+        Finished::Ended
     }
 
     /// Ends the guard of the namespace and the CRDs. Without a gate there is none to mark, and the guard denies every
-    /// deletion. Returns whether there was a guard.
-    async fn unguard(&self, gate: GateState) -> Result<bool, RequestError> {
+    /// deletion.
+    async fn unguard(&self, gate: GateState) -> Result<Unguarded, RequestError> {
         // Belayer may run in another namespace, which stays guarded.
-        if gate == GateState::NoNamespace && !self.site.is_guarded().await? {
-            return Ok(false);
+        let is_elsewhere = matches!(gate, GateState::NoNamespace | GateState::NotInstalled);
+        if is_elsewhere && !self.site.is_guarded().await? {
+            return Ok(Unguarded::Before);
         }
-        self.site.mark().await?;
-        self.site.remove_guard().await
+        if !self.site.mark().await? {
+            return Ok(Unguarded::NotDraining);
+        }
+        Ok(match self.site.remove_guard().await? {
+            true => Unguarded::Now,
+            false => Unguarded::Before,
+        })
     }
+}
+
+/// Whether a run has ended.
+#[derive(PartialEq, Eq)]
+enum Finished {
+    Ended,
+    /// Holds may have been added since the last pass.
+    NotDraining,
+}
+
+/// Result of [`Drain::unguard`].
+enum Unguarded {
+    /// There was no guard.
+    Before,
+    /// The guard was removed.
+    Now,
+    /// The gate is not draining any more, and the guard stays.
+    NotDraining,
 }
 
 /// Note about holds in namespaces that do not affect the outcome.
@@ -518,6 +562,9 @@ fn gate_text(gate: GateState, key: &str) -> String {
         GateState::NoNamespace => {
             "Belayer's namespace does not exist: no gate to set".to_owned()
         }
+        GateState::NotInstalled => format!(
+            "gate {key}: does not exist, and was not created because Belayer's ServiceAccount does not exist either"
+        ),
         GateState::NotServed => {
             "the API server does not serve Gates, so drain cannot stop a running Belayer; delete its Deployments"
                 .to_owned()

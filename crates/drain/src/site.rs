@@ -39,12 +39,31 @@ pub enum GateState {
     WasDraining,
     /// The run set its mode to `draining`.
     Draining,
+    /// There is none, and neither is the account with which Belayer runs: a gate would only keep a later installation in
+    /// draining mode.
+    NotInstalled,
     /// Belayer's namespace does not exist, so no replica can read a gate.
     NoNamespace,
     /// The API server does not serve the kind, so no replica can read a gate.
     NotServed,
     /// The run did not change it.
     Untouched,
+}
+
+/// Result of [`Site::close_gate`].
+pub(crate) struct Closed {
+    pub(crate) gate: GateState,
+    /// The gate was created, and is not deleted with Belayer.
+    pub(crate) is_without_owner: bool,
+}
+
+impl From<GateState> for Closed {
+    fn from(gate: GateState) -> Self {
+        Self {
+            gate,
+            is_without_owner: false,
+        }
+    }
 }
 
 /// What [`Drain::resume`](crate::run::Drain::resume) found. A drain ends with an [outcome](crate::passes).
@@ -120,11 +139,18 @@ impl Site {
         self.reader.contact().asked(request).await
     }
 
-    /// Sets the gate to draining unless it is already; creates it if there is none.
-    pub(crate) async fn close_gate(&self) -> Result<GateState, RequestError> {
+    /// Sets the gate to draining unless it is already; creates it if there is none and Belayer may be installed.
+    pub(crate) async fn close_gate(&self) -> Result<Closed, RequestError> {
         let mut attempt = 0;
         loop {
-            let written = match self.send(self.gate.find()).await? {
+            let found = match self.send(self.gate.read()).await {
+                Err(error) if error.class() == ErrorClass::NotFound => None,
+                Err(error) if error.class() == ErrorClass::NotServed => {
+                    return Ok(GateState::NotServed.into());
+                }
+                read => Some(read?),
+            };
+            let written = match found {
                 Some(state) => {
                     // A drain before this one may have been clean: this one may not be.
                     let change = state.to_draining();
@@ -134,16 +160,25 @@ impl Site {
                         GateState::Draining
                     };
                     if change.is_empty() {
-                        return Ok(now);
+                        return Ok(now.into());
                     }
                     let written = self.send(self.gate.write(&state, &change)).await;
-                    written.map(|()| now)
+                    written.map(|()| now.into())
                 }
                 None => {
                     let made = GateObject::made_draining();
-                    let owner = self.account().await;
+                    let owner = match self.account().await {
+                        ReadResult::Absent if self.lacks_namespace(&self.namespace).await => {
+                            return Ok(GateState::NoNamespace.into());
+                        }
+                        ReadResult::Absent => return Ok(GateState::NotInstalled.into()),
+                        read => read.found().cloned(),
+                    };
                     let created = self.send(self.gate.create(&made, owner.as_ref())).await;
-                    created.map(|()| GateState::Draining)
+                    created.map(|()| Closed {
+                        gate: GateState::Draining,
+                        is_without_owner: owner.is_none(),
+                    })
                 }
             };
             let error = match written {
@@ -156,11 +191,11 @@ impl Site {
                     attempt += 1;
                     tokio::time::sleep(pause(attempt)).await;
                 }
-                ErrorClass::NotFound => return Ok(GateState::NoNamespace),
-                ErrorClass::NotServed => return Ok(GateState::NotServed),
+                ErrorClass::NotFound => return Ok(GateState::NoNamespace.into()),
+                ErrorClass::NotServed => return Ok(GateState::NotServed.into()),
                 // The namespace is being deleted: no object can be created in it.
                 ErrorClass::Forbidden if is_terminating(&error) => {
-                    return Ok(GateState::NoNamespace);
+                    return Ok(GateState::NoNamespace.into());
                 }
                 _ => return Err(error),
             }
@@ -168,21 +203,25 @@ impl Site {
     }
 
     /// Belayer's account, with which the gate is deleted. Without it the gate stays after an uninstall.
-    async fn account(&self) -> Option<Account> {
+    async fn account(&self) -> ReadResult<Account> {
         let kind = Resource::new("", "v1", "ServiceAccount", "serviceaccounts");
         let key = ObjectKey::new(&*self.namespace, ACCOUNT);
         let read: ReadResult<Value> = self.reader.object(&kind, &key).await;
-        let uid = read.found()?["metadata"]["uid"].as_str()?;
-        Some(Account::new(ACCOUNT, uid))
+        read.map(|account| {
+            let uid = account["metadata"]["uid"].as_str();
+            Account::new(ACCOUNT, uid.unwrap_or_default())
+        })
     }
 
-    /// Notes in the gate, if there is one, that no hold is left, so that the namespace and the CRDs may be deleted.
-    pub(crate) async fn mark(&self) -> Result<(), RequestError> {
+    /// Notes in the gate, if there is one, that no hold is left, so that the namespace and the CRDs may be deleted. Returns
+    /// false, and notes nothing, if the gate is not draining any more.
+    pub(crate) async fn mark(&self) -> Result<bool, RequestError> {
         let drained = |state: &GateObject| match state.is_draining() {
-            true => (state.to_drained(), ()),
-            false => Default::default(),
+            true => (state.to_drained(), true),
+            false => (Change::new(), false),
         };
-        self.change_gate(drained).await.map(|_| ())
+        let marked = self.change_gate(drained).await?;
+        Ok(marked.unwrap_or(true))
     }
 
     /// Whether the namespace and the CRDs are guarded with the gate of this namespace.

@@ -21,7 +21,10 @@ fn next_step(reason: Reason) -> &'static str {
              the API server's admission plugin StorageObjectInUseProtection), then run drain again."
         }
         Reason::UseUnknown => "Run drain again once the pods can be listed.",
-        Reason::OfAnotherVersion => "Run drain with the version of belayer that added it.",
+        Reason::OfAnotherVersion => {
+            "Run drain with the version of belayer that added it. A user may have added it as well: if no version of belayer \
+             has it, remove it with kubectl, or leave the namespace out with --except-namespace NAME."
+        }
         Reason::SelectionUnknown => {
             "Use a build with that component, and pass its configuration with --config."
         }

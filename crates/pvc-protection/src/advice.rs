@@ -33,7 +33,7 @@ pub struct Signs {
     /// PVCs that have been in deletion for a while, have only `kubernetes.io/pvc-protection` left, and that no
     /// pod uses.
     pub left_behind: usize,
-    /// Finalizers of Belayer that another controller removed from PVCs being deleted.
+    /// Finalizers of Belayer that another controller removed from PVCs being deleted, in the last hour.
     pub by_others: u64,
 }
 
@@ -57,7 +57,7 @@ pub enum Advice {
     },
     /// Two controllers remove `kubernetes.io/pvc-protection`.
     TwoAtWork {
-        /// How many finalizers the other controller has removed so far.
+        /// How many finalizers the other controller has removed in the last hour.
         by_others: u64,
     },
 }
@@ -136,7 +136,7 @@ impl fmt::Display for Advice {
             ),
             Self::TwoAtWork { by_others } => write!(
                 f,
-                "{KUBERNETES_PVC_PROTECTION} was removed {by_others} times by another controller: \
+                "{KUBERNETES_PVC_PROTECTION} was removed {by_others} times in the last hour by another controller: \
                  kube-controller-manager's persistentvolumeclaim-protection-controller seems to run as well, which \
                  makes Belayer's protection pointless; switch it off with {SWITCH_OFF}, or set \
                  pvcProtection.finalizer to {PVC_PROTECTION_HOLD}"

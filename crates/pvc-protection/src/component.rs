@@ -28,7 +28,7 @@ use crate::held_objects::{Entry, HeldObjects};
 use crate::owner::{self, OwnerView};
 use crate::pods_query::PodsQuery;
 use crate::query::PvcQuery;
-use crate::release_tracker::ReleaseTracker;
+use crate::release_tracker::{ReleaseTracker, Remover};
 use crate::snapshot::{CachedUsers, Hold, PvcView, Snapshot};
 use crate::uses::{self, NAMED, Users, uses};
 
@@ -254,7 +254,11 @@ impl PvcProtection {
         let before = self.held_objects.note(&pvc.key, entry);
         let waited = matches!(before, Some(Entry::Held { deleting: Some(_) }));
         if waited && entry.is_none() {
-            self.releases.gone(&pvc.uid);
+            let remover = match owner::query(pvc) {
+                Some(_) => Remover::Argo,
+                None => Remover::Belayer,
+            };
+            self.releases.gone(&pvc.uid, remover);
         }
     }
 

@@ -37,9 +37,9 @@ Exit codes:
   1  an error: something could not be read or written, or there was no progress
      for the time of --timeout; also if the server cannot be reached
   2  wrong usage or configuration, or not confirmed; nothing was changed
-  3  something must stay: a PVC in use that only Belayer protects, or a pod that
-     exists only in its PodRecreation; or a client keeps adding holds in the
-     listed namespaces
+  3  something must stay: a PVC in use that only Belayer protects, a finalizer
+     of Belayer that this version does not know, or a pod that exists only in
+     its PodRecreation; or a client keeps adding holds in the listed namespaces
   4  the API server refuses a request: RBAC, a policy or a webhook";
 
 /// Arguments of `belayer drain`.

@@ -9,11 +9,14 @@ use belayer_core::logged::Log;
 use belayer_holds::names::WORKFLOW_HOLD;
 use belayer_pod_finalizer::profile::config::Settings;
 use belayer_pvc_protection::Mode;
-use belayer_sandbox::{Answer, Fault, FaultHandle, Gvr, ListOptions, Match, Subresource, Verb};
+use belayer_sandbox::{
+    Answer, Fault, FaultHandle, Gvr, ListOptions, Match, Sandbox, Subresource, Verb,
+};
 use belayer_workflow_finalizer::config::WorkflowFinalizerConfig;
 use belayer_workload::WORKFLOWS;
 use rstest::rstest;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::world::{BELAYER, NAMESPACE, World, eventually, gates, let_pass, within};
 
@@ -432,6 +435,61 @@ async fn gate_its_owner_is_the_account_that_exists_now() {
     eventually("it has its new owner", || is_owned_by(&second)).await;
     let_pass(Duration::from_secs(300)).await;
     assert!(is_owned_by(&second));
+}
+
+/// `helm uninstall` drains and deletes the account. The garbage collector has not deleted the gate yet when the next
+/// installation begins.
+#[rstest]
+#[case::with_the_same_account("belayer")]
+#[case::with_an_account_that_was_not_installed_before("belayer-pod-recreation")]
+#[tokio::test(start_paused = true)]
+async fn gate_a_new_installation_does_not_inherit_a_drain(
+    #[case] before: &str,
+    #[values(false, true)] is_standby: bool,
+) {
+    const OWN: &str = "belayer-system";
+    // Without garbage collector.
+    let world = World {
+        sandbox: Sandbox::builder().seed(7).build(),
+    };
+    for crd in [
+        belayer_workload::workflow_crd(),
+        serde_saphyr::from_str(belayer_holds::gate::CRD).unwrap(),
+    ] {
+        world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, crd);
+    }
+    world.create_namespace(NAMESPACE);
+    world.create_namespace(OWN);
+    let owner =
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "name": before, "uid": "gone" });
+    let gate = json!({
+        "apiVersion": "belayer.dev/v1alpha1", "kind": "Gate",
+        "metadata": { "name": "belayer-gate", "ownerReferences": [owner] },
+        "data": { "mode": "draining", "drained": "true", "hold": "draining" },
+    });
+    world.create(&gates(), Some(OWN), gate);
+    let (uid, _fault) = account(&world);
+    let workflow = world.workflow("build");
+    let (guard, _belayer) = world.standby();
+    let lead = || guard.extend(Instant::now() + Duration::from_secs(600));
+    if !is_standby {
+        lead();
+    }
+    world.pod("early", "build", &workflow);
+    let_pass(Duration::from_secs(30)).await;
+    assert!(!world.is_held("early"), "the gate is still there");
+    world.delete(&gates(), Some(OWN), "belayer-gate");
+    let_pass(Duration::from_secs(5)).await;
+    lead();
+    eventually("it holds", || world.is_held("early")).await;
+    let gate = world
+        .cluster()
+        .get(&gates(), Some(OWN), "belayer-gate")
+        .unwrap();
+    let owners = gate["metadata"]["ownerReferences"].as_array().unwrap();
+    assert_eq!((owners.len(), &owners[0]["uid"]), (1, &uid));
+    assert_eq!(said(&world, "mode"), None);
+    assert_eq!(said(&world, "drained"), None);
 }
 
 /// The admission plugin OwnerReferencesPermissionEnforcement, which OpenShift enables, refuses a change of the owners: Belayer

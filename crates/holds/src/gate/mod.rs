@@ -15,7 +15,7 @@
 //!
 //! No manifest contains the gate: the first leader, or a drain, creates it, so that nothing adds a finalizer before a
 //! leader removes them, and applying manifests again changes nothing. It is owned by the ServiceAccounts of its
-//! leaders, so that it is deleted with the installation.
+//! leaders, so that it is deleted with the installation. A new installation does not adopt the gate of the one before.
 //!
 //! `Gate` is a custom resource and not a ConfigMap, because kube-apiserver 1.36 stops following a built-in kind of parameter
 //! for good when the last policy that uses it is deleted.
@@ -302,12 +302,34 @@ impl GateObject {
         change
     }
 
+    /// Whether anything owns it, with which it is deleted.
+    pub fn has_owners(&self) -> bool {
+        !self.metadata.owner_references.is_empty()
+    }
+
+    /// Whether this account owns it.
+    pub fn is_owned_by(&self, account: &Account) -> bool {
+        self.owners().any(|owner| owner["uid"] == account.uid)
+    }
+
+    /// Whether it is of an earlier installation: an account of this name owned it that does not exist any more, so that the
+    /// garbage collector is about to delete it.
+    pub fn outlives(&self, account: &Account) -> bool {
+        let is_earlier =
+            |owner: &Value| owner["kind"] == account.kind && owner["name"] == account.name;
+        !self.is_owned_by(account) && self.owners().any(is_earlier)
+    }
+
+    fn owners(&self) -> impl Iterator<Item = &Value> {
+        self.metadata.owner_references.iter()
+    }
+
     /// The owners with which [`GateClient::adopt`] adds this one; `None` if it is one already.
     fn owners_with(&self, account: &Account) -> Option<Vec<Value>> {
-        let mut owners = self.metadata.owner_references.clone();
-        if owners.iter().any(|owner| owner["uid"] == account.uid) {
+        if self.is_owned_by(account) {
             return None;
         }
+        let mut owners = self.metadata.owner_references.clone();
         owners.push(json!(account));
         Some(owners)
     }
@@ -498,6 +520,10 @@ mod tests {
         assert_eq!(gate.owners_with(&account), None);
         let two = gate.owners_with(&Account::new("belayer-pod-recreation", "u-2"));
         assert_eq!(two.unwrap().len(), 2);
+        assert!(gate.has_owners() && gate.is_owned_by(&account) && !gate.outlives(&account));
+        let again = Account::new("belayer", "u-3");
+        assert!(!gate.is_owned_by(&again) && gate.outlives(&again));
+        assert!(!gate.outlives(&Account::new("belayer-pod-recreation", "u-2")));
         let none = json!({ "metadata": { "ownerReferences": null }, "data": null });
         serde_json::from_value::<GateObject>(none).unwrap();
     }

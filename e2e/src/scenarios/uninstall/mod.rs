@@ -346,3 +346,49 @@ async fn limited(cluster: &Cluster) -> Result<()> {
     ensure!(denied == 0.0, "{denied} writes were denied");
     belayer.stop().await
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// A cluster of one pod kind and a PVC in use that only Belayer protects, whose server answers no list of this kind.
+    fn printed_without_a_list_of(kind: &str) -> String {
+        let cluster = r#"
+            sleep() { :; }
+            kubectl() {
+                case "$*" in
+                    *"get $FAILS "*) echo "Error from server (ServiceUnavailable)" >&2; return 1 ;;
+                    api-resources*) echo persistentvolumeclaims; echo pods ;;
+                    *"get persistentvolumeclaims "*alone*) echo "u-1 0 belayer.dev/pvc-protection data shop alone" ;;
+                    *" get pods "*) echo data ;;
+                    *) ;;
+                esac
+                case "$1" in patch) echo "patched $3" ;; esac
+            }
+        "#;
+        let output = Command::new("bash")
+            .args(["-u", "-c", &format!("{cluster}\n{}", recipe().unwrap())])
+            .env("FAILS", kind)
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[test]
+    fn break_glass_takes_a_failed_list_for_no_proof() {
+        let in_use = printed_without_a_list_of("nothing");
+        assert!(in_use.contains("in use: shop/data"), "{in_use}");
+        assert!(in_use.contains("no hold of Belayer is left"), "{in_use}");
+        let unknown = printed_without_a_list_of("pods");
+        assert!(!unknown.contains("patched"), "{unknown}");
+        for line in [
+            "could not list the pods of shop/data",
+            "could not list pods",
+        ] {
+            assert!(unknown.contains(line), "{unknown}");
+        }
+        assert!(!unknown.contains("no hold of Belayer is left"), "{unknown}");
+    }
+}

@@ -1,4 +1,4 @@
-//! Failed requests, a gate that changes often, and a gate that no drain can mark.
+//! Failed requests, a gate that changes often, one that no drain can mark, and none.
 
 use super::*;
 
@@ -156,4 +156,63 @@ async fn a_failed_read_does_not_end_a_drain_that_was_not_in_progress() {
     let resumed = drain(&world, Writes::Sent).resume(&Silent).await.unwrap();
     assert_eq!(fault.hits(), 1);
     assert_eq!(resumed, Resumed::NotDraining);
+}
+
+/// `--resume` during the last pass: a running Belayer holds again, and the CRDs stay guarded until the next clean pass.
+#[tokio::test(start_paused = true)]
+async fn a_drain_that_is_ended_during_its_last_pass_is_not_clean() {
+    let world = installed();
+    guard_of(&world, OWN);
+    // Only the last pass begins after the policies have no effect any more.
+    let lists = Match::verb(Verb::List).resource("secrets").client(ADMIN);
+    let slow = Fault::on(lists).delay(Duration::from_secs(2));
+    let _slow = world.sandbox.faults().inject(slow);
+    let uid = world.workflow("build");
+    let ended = async {
+        tokio::time::sleep(SETTLE + Duration::from_secs(1)).await;
+        change_gate(&world, json!({ "mode": "normal" }));
+        world.held_pod("late", "build", &uid);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(world.cluster().get(&guards(), None, GUARD).is_ok());
+    };
+    let (report, ()) = tokio::join!(drained(&world), ended);
+    assert_eq!((report.outcome, report.exit_code), (Outcome::Clean, 0));
+    assert!(report.seconds > 2.0 * SETTLE.as_secs_f64(), "{report:?}");
+    assert!(!world.is_held("late"));
+    assert_eq!(gate(&world)["mode"], "draining");
+    assert_eq!(mark(&world), "true");
+    assert!(world.cluster().get(&guards(), None, GUARD).is_err());
+}
+
+/// After an uninstall the namespace and the CRDs are still there. A gate without an owner would keep the next installation
+/// in draining mode.
+#[tokio::test(start_paused = true)]
+async fn a_drain_after_an_uninstall_leaves_no_gate() {
+    let world = World::new();
+    world.create_namespace(OWN);
+    let uid = world.workflow("build");
+    world.held_pod("restored", "build", &uid);
+    let report = drained(&world).await;
+    assert_eq!(report.outcome, Outcome::Clean);
+    assert_eq!(report.gate, GateState::NotInstalled);
+    assert_eq!(report.notes, [""; 0]);
+    assert!(!world.is_held("restored"));
+    let _belayer = world.run();
+    world.pod("new", "build", &uid);
+    eventually("the next installation holds", || world.is_held("new")).await;
+}
+
+/// Whether Belayer is installed is unknown: a gate stops one that is.
+#[tokio::test(start_paused = true)]
+async fn a_gate_without_an_owner_is_reported() {
+    let world = World::new();
+    world.create_namespace(OWN);
+    let reads = Match::verb(Verb::Get).resource("serviceaccounts");
+    let fault = Fault::on(reads.client(ADMIN)).answer(Answer::forbidden("no"));
+    let _fault = world.sandbox.faults().inject(fault);
+    let report = drained(&world).await;
+    assert_eq!(report.gate, GateState::Draining);
+    let says = "after it, run `belayer drain --resume`";
+    assert_eq!(report.notes.len(), 1);
+    assert!(report.notes[0].ends_with(says), "{:?}", report.notes);
 }

@@ -112,15 +112,42 @@ async fn a_second_active_controller_is_detected() {
     for n in 0..5 {
         let pvc = format!("theirs-{n}");
         shop.pvc_with(&pvc, protected_by_kubernetes());
-        shop.pod(&format!("web-{n}"), &[&pvc]);
-        let_pass(Duration::from_secs(1)).await;
-        shop.delete_pvc(&pvc);
-        let_pass(Duration::from_secs(1)).await;
-        assert_eq!(shop.finalizers(&pvc), [KUBERNETES_PVC_PROTECTION]);
-        shop.patch_pvc(&pvc, json!({ "metadata": { "finalizers": null } }));
+        taken_from_use(&shop, n, &pvc).await;
     }
     let_pass(Duration::from_secs(60)).await;
     assert_eq!(advice(&belayer), ["TwoAtWork"]);
+    let_pass(Duration::from_secs(3600)).await;
+    assert!(advice(&belayer).is_empty(), "it was long ago");
+}
+
+/// Argo deletes the PVCs of a finished workflow and removes that finalizer, whether or not its completed pods still exist.
+#[tokio::test(start_paused = true)]
+async fn argos_removals_are_no_second_controller() {
+    let shop = Shop::new();
+    let belayer = shop.run_as(Mode::InPlace);
+    for n in 0..5 {
+        let pvc = format!("scratch-{n}");
+        let owner = json!({
+            "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "build", "uid": "u",
+            "controller": true, "blockOwnerDeletion": true,
+        });
+        let mut metadata = protected_by_kubernetes();
+        metadata["ownerReferences"] = json!([owner]);
+        shop.pvc_with(&pvc, metadata);
+        taken_from_use(&shop, n, &pvc).await;
+    }
+    let_pass(Duration::from_secs(60)).await;
+    assert!(advice(&belayer).is_empty(), "{:?}", advice(&belayer));
+}
+
+/// Another client removes the finalizer of a PVC in use.
+async fn taken_from_use(shop: &Shop, n: usize, pvc: &str) {
+    shop.pod(&format!("web-{n}"), &[pvc]);
+    let_pass(Duration::from_secs(1)).await;
+    shop.delete_pvc(pvc);
+    let_pass(Duration::from_secs(1)).await;
+    assert_eq!(shop.finalizers(pvc), [KUBERNETES_PVC_PROTECTION]);
+    shop.patch_pvc(pvc, json!({ "metadata": { "finalizers": null } }));
 }
 
 /// What Belayer managed in place of Kubernetes' controller, only that controller removes then.
