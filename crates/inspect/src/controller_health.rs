@@ -91,6 +91,8 @@ pub(crate) struct Observed<'a> {
     pub workloads: &'a ReadResult<Vec<Workload>>,
     /// The Leases of the known controllers.
     pub leases: Vec<&'a ReadResult<Lease>>,
+    /// Places of workloads that are the controller, whatever their names and images: `namespace/name`.
+    pub recognized: Vec<&'a str>,
     /// Places of workloads that are controllers of other objects: `namespace/name`.
     pub of_others: Vec<&'a str>,
     /// For a controller of Belayer's: what distinguishes its Deployment from the others.
@@ -151,6 +153,7 @@ pub(crate) fn of_known(
     let has_its_name = |workload: &&Workload| {
         let mut all = controllers.iter();
         all.any(|controller| controller.is(&workload.namespace, &workload.name))
+            || seen.recognized.iter().any(|place| workload.is_at(place))
     };
     let has_its_image = |workload: &&Workload| {
         let mut images = workload.images.iter();
