@@ -32,8 +32,11 @@ pub const OWN_FINALIZER: &str = "ARGO_POD_STATUS_CAPTURE_FINALIZER";
 /// Label on workflows and pods: the ID of the workflow controller that processes them; without it the one without an ID.
 pub const INSTANCE_LABEL: &str = "workflows.argoproj.io/controller-instanceid";
 
-/// Part of the images of the workflow controller.
-const IMAGE: &str = "workflow-controller";
+/// The program of the workflow controller. Vendors build images of it under other names, and mirrors rename them.
+const PROGRAM: &str = "workflow-controller";
+
+/// Parts of the images of the workflow controller: Argo's own, and those of Red Hat and Chainguard.
+const IMAGES: [&str; 2] = [PROGRAM, "workflowcontroller"];
 
 /// Its Lease, with its instance ID at the end.
 const LEASE: &str = "workflow-controller";
@@ -97,7 +100,7 @@ pub fn why_not_processed(
     };
     let down: Vec<&str> = own().map(|one| one.place.as_str()).collect();
     Some(if down.is_empty() {
-        format!("no workflow controller of this cluster processes {whose}")
+        format!("no Deployment was recognized as the workflow controller for {whose}")
     } else {
         format!(
             "the workflow controller for {whose} has no ready pod: deployment {}",
@@ -119,7 +122,7 @@ pub async fn controllers(reader: &Reader) -> ReadResult<Vec<WorkflowController>>
     let mut found = Vec::new();
     for deployment in deployments {
         let containers = &deployment.spec.template.spec.containers;
-        let Some(container) = containers.iter().find(|one| one.image.contains(IMAGE)) else {
+        let Some(container) = containers.iter().find(|one| one.is_controller()) else {
             continue;
         };
         let namespace = &deployment.metadata.namespace;
@@ -191,6 +194,13 @@ async fn config_map(reader: &Reader, namespace: &str, name: &str) -> Option<Conf
 struct NotShown;
 
 impl Container {
+    /// Whether it runs the workflow controller, by its program or its image. Without a command the image names the program.
+    fn is_controller(&self) -> bool {
+        let mut programs = self.command.iter().chain(self.args.first());
+        programs.any(|word| word.rsplit('/').next() == Some(PROGRAM))
+            || IMAGES.iter().any(|part| self.image.contains(part))
+    }
+
     /// Whether a flag that needs no value is set.
     fn has(&self, name: &str) -> Result<bool, NotShown> {
         let flag = format!("--{name}");
@@ -278,11 +288,15 @@ mod tests {
     #[case::all_namespaces(controller(1, Some(""), None), "", None)]
     #[case::its_own(controller(1, Some("a"), Some("ci")), "a", None)]
     #[case::an_unknown_id_may_be_the_one(controller(1, None, None), "a", None)]
-    #[case::another_id(controller(1, Some("b"), None), "a", Some("no workflow controller"))]
+    #[case::another_id(
+        controller(1, Some("b"), None),
+        "a",
+        Some("no Deployment was recognized")
+    )]
     #[case::another_namespace(
         controller(1, Some(""), Some("prod")),
         "",
-        Some("no workflow controller")
+        Some("no Deployment was recognized")
     )]
     #[case::not_ready(controller(0, Some(""), None), "", Some("argo/workflow-controller"))]
     fn a22_which_workflows_are_processed(
@@ -313,6 +327,31 @@ mod tests {
             data: data.collect(),
         };
         assert_eq!(map.instance().as_deref(), expected);
+    }
+
+    #[rstest]
+    #[case::of_argo(json!({"image": "quay.io/argoproj/workflow-controller:v4.1.2"}), true)]
+    #[case::of_red_hat(
+        json!({"image": "registry.redhat.io/rhoai/odh-data-science-pipelines-argo-workflowcontroller-rhel9@sha256:0"}),
+        true
+    )]
+    #[case::of_chainguard(json!({"image": "cgr.dev/chainguard/argo-workflowcontroller-fips"}), true)]
+    #[case::of_a_mirror(json!({"image": "mirror/a:1", "command": ["workflow-controller"], "args": ["--namespaced"]}), true)]
+    #[case::behind_another_program(
+        json!({"image": "mirror/a:1", "command": ["/tini", "--", "/bin/workflow-controller"]}),
+        true
+    )]
+    #[case::by_the_entry_point_of_a_mirror(json!({"image": "mirror/a:1", "args": ["workflow-controller"]}), true)]
+    #[case::argos_server(
+        json!({"image": "mirror/a:1", "args": ["server", "--configmap", "workflow-controller"]}),
+        false
+    )]
+    fn a22_a_workflow_controller_is_recognized(
+        #[case] container: serde_json::Value,
+        #[case] expected: bool,
+    ) {
+        let container: Container = serde_json::from_value(container).unwrap();
+        assert_eq!(container.is_controller(), expected);
     }
 
     #[test]

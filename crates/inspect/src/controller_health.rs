@@ -91,6 +91,8 @@ pub(crate) struct Observed<'a> {
     pub workloads: &'a ReadResult<Vec<Workload>>,
     /// The Leases of the known controllers.
     pub leases: Vec<&'a ReadResult<Lease>>,
+    /// Places of workloads that are the controller, whatever their names and images: `namespace/name`.
+    pub recognized: Vec<&'a str>,
     /// Places of workloads that are controllers of other objects: `namespace/name`.
     pub of_others: Vec<&'a str>,
     /// For a sidecar of a CSI driver: the driver.
@@ -153,7 +155,9 @@ pub(crate) fn of_known(
     now: Timestamp,
 ) -> ControllerHealth {
     let controllers = entry.controllers_of(&kind.kind);
-    let has_its_name = |workload: &&Workload| has_name(entry, kind, workload);
+    let is_recognized = |one: &&Workload| seen.recognized.iter().any(|place| one.is_at(place));
+    let has_its_name =
+        |workload: &&Workload| has_name(entry, kind, workload) || is_recognized(workload);
     let mut leases = Vec::new();
     let mut missing = Vec::new();
     for lease in &seen.leases {

@@ -442,7 +442,9 @@ impl PodFinalizer {
             };
             let queries = &self.parts.status_queries;
             match queries.get(&query).as_ref().map(LiveAnswer::answer) {
-                Some(StatusState::Read(_) | StatusState::Unreadable(_)) => {
+                Some(
+                    StatusState::Read(_) | StatusState::Offloaded(_) | StatusState::Unreadable(_),
+                ) => {
                     queries.renew(&query, owner.key.shared_namespace());
                 }
                 // Reading it takes a second of CPU time: not at each change.
@@ -496,7 +498,9 @@ impl PodFinalizer {
             }
             let query = self.status_query(meta)?;
             match self.parts.status_queries.get(&query)?.answer() {
-                StatusState::Unreadable(why) => Some((meta.key.clone(), why.clone())),
+                StatusState::Offloaded(why) | StatusState::Unreadable(why) => {
+                    Some((meta.key.clone(), why.clone()))
+                }
                 // A status that is too large does not count as backlog.
                 StatusState::Read(_) | StatusState::TooLarge(_) => None,
             }

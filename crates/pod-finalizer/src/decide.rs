@@ -242,7 +242,7 @@ fn weigh(pod: &PodView, mass_release: MassRelease, now: Timestamp) -> Verdict {
         .or_else(|| status::node_fulfilled(pod, &mut reasons))
         .or_else(|| capture::captured(pod))
         .or_else(|| unread::never_held(pod))
-        .or_else(|| unread::ended_by_deletion(pod))
+        .or_else(|| unread::ended_by_deletion(pod, now, &mut reasons))
         .or_else(|| unread::node_lost(pod, &mut reasons))
         .or_else(|| unread::earlier_run(pod))
         .or_else(|| release_after(pod, now));

@@ -132,6 +132,8 @@ pub enum StatusState {
     Read(Arc<Nodes>),
     /// They exceed Belayer's size limit. That proves nothing, and will not change unless the workflow changes.
     TooLarge(Arc<str>),
+    /// Argo has offloaded them to a database. That proves nothing, and lasts until the workflow has finished.
+    Offloaded(Arc<str>),
     /// They cannot be read. That proves nothing.
     Unreadable(Arc<str>),
 }
@@ -145,14 +147,16 @@ impl Query for StatusQuery {
         match answer {
             StatusState::Read(_) => "read",
             StatusState::TooLarge(_) => "too_large",
-            StatusState::Unreadable(_) => "unreadable",
+            StatusState::Offloaded(_) | StatusState::Unreadable(_) => "unreadable",
         }
     }
 
     fn weight(answer: &StatusState) -> usize {
         match answer {
             StatusState::Read(nodes) => nodes.weight(),
-            StatusState::TooLarge(why) | StatusState::Unreadable(why) => why.len(),
+            StatusState::TooLarge(why)
+            | StatusState::Offloaded(why)
+            | StatusState::Unreadable(why) => why.len(),
         }
     }
 }
@@ -162,6 +166,8 @@ impl Query for StatusQuery {
 enum Unread {
     /// They exceed Belayer's size limit; the text names it.
     TooLarge(String),
+    /// They are in a database.
+    Offloaded,
     /// Another reason.
     Otherwise(String),
 }
@@ -176,6 +182,7 @@ impl From<Unread> for StatusState {
     fn from(unread: Unread) -> Self {
         match unread {
             Unread::TooLarge(why) => Self::TooLarge(why.into()),
+            Unread::Offloaded => Self::Offloaded("its nodes are offloaded to a database".into()),
             Unread::Otherwise(why) => Self::Unreadable(why.into()),
         }
     }

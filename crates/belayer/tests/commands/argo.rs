@@ -65,11 +65,17 @@ async fn a22_unprocessed_workflows_and_argos_own_finalizer_are_reported(
     assert_eq!(findings.contains(own), reported, "{findings}");
     for says in [
         "1 unfinished workflow in namespace default",
-        "no workflow controller of this cluster processes workflows with instance ID theirs in namespace default",
+        "no Deployment was recognized as the workflow controller for workflows with instance ID theirs in namespace default",
         "the workflow controller for workflows with instance ID ours in namespace default has no ready pod",
     ] {
         assert!(findings.contains(says), "{says}: {findings}");
     }
+    // A controller that was not recognized may process them: its workflows are not to be deleted.
+    assert_eq!(
+        findings.matches("or delete the workflows").count(),
+        1,
+        "{findings}"
+    );
     // Belayer holds nothing there.
     for not in ["2 unfinished", "namespace kube-system", "namespace quiet"] {
         assert!(!findings.contains(not), "{findings}");
@@ -83,19 +89,80 @@ async fn unprocessed_workflows_do_not_matter_if_pods_are_only_observed() {
     assert!(!findings.contains("unfinished workflow"), "{findings}");
 }
 
+/// A22: vendors build the workflow controller under other names, and mirrors rename its image.
+#[rstest]
+#[case::of_red_hat("ds-pipeline-workflow-controller-dspa", json!({ "image": "quay.io/rhoai/argo-workflowcontroller@sha256:0" }))]
+#[case::of_a_mirror("flows", json!({ "image": "mirror/flows:4", "command": ["workflow-controller"] }))]
+#[tokio::test(flavor = "multi_thread")]
+async fn a22_a_workflow_controller_of_another_name_is_alive(
+    #[case] name: &str,
+    #[case] container: Value,
+) {
+    let world = World::new().await;
+    world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, workflow_crd());
+    deployment(&world, name, container, 1);
+    let workflow = json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "spec": {},
+        "metadata": { "name": "build", "finalizers": ["workflows.argoproj.io/artifact-gc"] },
+    });
+    world.create(&WORKFLOWS, Some("default"), workflow);
+    let found = world
+        .sandbox
+        .cluster()
+        .get(&WORKFLOWS, Some("default"), "build")
+        .unwrap();
+    let uid = found["metadata"]["uid"].clone();
+    let pod = json!({
+        "metadata": { "name": "v1", "finalizers": ["belayer.dev/pod-status"],
+            "labels": { "workflows.argoproj.io/workflow": "build" },
+            "ownerReferences": [{ "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "build",
+                "uid": uid, "controller": true }] },
+        "spec": { "containers": [{ "name": "main", "image": "m" }] },
+    });
+    world.create(&Gvr::PODS, Some("default"), pod);
+    world.status(
+        &Gvr::PODS,
+        Some("default"),
+        "v1",
+        json!({ "phase": "Succeeded" }),
+    );
+
+    let check = world
+        .run(&["check", "--controllers=pod-finalizer", "-ojson"])
+        .await;
+    let findings = check.json()["parts"][2]["findings"].to_string();
+    assert!(!findings.contains("unfinished workflow"), "{findings}");
+    let explained = world.run(&["explain", "pod/v1", "-n", "default"]).await.out;
+    assert!(explained.contains("keeps its hold"), "{explained}");
+    assert!(!explained.contains("workflow controller"), "{explained}");
+
+    world.delete(&WORKFLOWS, Some("default"), "build");
+    let stuck = world.run(&["stuck", "-ojson"]).await.json().to_string();
+    assert!(stuck.contains("controller-alive"), "{stuck}");
+    assert!(
+        stuck.contains(&format!("deployment default/{name}")),
+        "{stuck}"
+    );
+    assert!(!stuck.contains("controller-gone"), "{stuck}");
+}
+
 fn workflow_controller(world: &World, container: &Value, ready: u64) {
     let mut container = container.clone();
-    container["name"] = "c".into();
     container["image"] = "argoproj/workflow-controller:v3.7.0".into();
+    deployment(world, "workflow-controller", container, ready);
+}
+
+fn deployment(world: &World, name: &str, mut container: Value, ready: u64) {
+    container["name"] = "c".into();
     let controller = json!({
-        "metadata": { "name": "workflow-controller" },
+        "metadata": { "name": name },
         "spec": { "replicas": 1, "selector": { "matchLabels": { "a": "c" } },
             "template": { "metadata": { "labels": { "a": "c" } }, "spec": { "containers": [container] } } },
     });
     let deployments = Gvr::new("apps", "v1", "deployments");
     world.create(&deployments, Some("default"), controller);
     let status = json!({ "readyReplicas": ready });
-    world.status(&deployments, Some("default"), "workflow-controller", status);
+    world.status(&deployments, Some("default"), name, status);
 }
 
 const OWN: &str = "ARGO_POD_STATUS_CAPTURE_FINALIZER";

@@ -62,11 +62,93 @@ async fn a9_of_an_offloaded_status_only_labels_are_evidence() {
     );
     let says = waits(&world, "by-end");
     assert!(says.contains("offloaded to a database"), "{says}");
+    assert!(says.contains("belayer.dev/release"), "{says}");
     world.consume("by-label");
     eventually("by its label", || !world.is_held("by-label")).await;
     assert!(world.is_held("by-end"));
     world.patch(&WORKFLOWS, "build", completed());
     eventually("by the end of its workflow", || !world.is_held("by-end")).await;
+}
+
+/// A container that never started, as its kubelet reports it once it has ended the pod.
+fn assumed() -> Value {
+    json!({ "terminated": { "exitCode": 137, "reason": "ContainerStatusUnknown" } })
+}
+
+/// Argo creates the next pod only when the failed one is gone (`failedPodRestart`), and shows that only in the status.
+/// Until a minute has passed it may read why the node failed the pod.
+#[rstest]
+#[case::evicted_during_init("Evicted", &[("main", json!({ "waiting": {} })), ("wait", json!({ "waiting": {} }))], true, true)]
+#[case::while_its_image_was_pulled("NodeShutdown", &[("main", assumed()), ("wait", exited(143))], true, true)]
+#[case::rejected_before_it_was_seen("NodeAffinity", &[], true, true)]
+#[case::its_status_can_be_read("Evicted", &[("main", json!({ "waiting": {} }))], false, false)]
+#[case::it_had_run("Evicted", &[("main", exited(137)), ("wait", exited(143))], true, false)]
+#[case::no_time_shows_that_it_had_not("Evicted", &[("main", json!({ "terminated": { "exitCode": 0 } }))], true, false)]
+#[case::its_init_container_failed("", &[("main", json!({ "waiting": {} })), ("wait", json!({ "waiting": {} }))], true, false)]
+#[tokio::test(start_paused = true)]
+async fn a9_a_pod_that_its_node_failed_before_it_ran_does_not_wait_for_an_offloaded_status(
+    #[case] reason: &str,
+    #[case] containers: &[(&str, Value)],
+    #[case] is_offloaded: bool,
+    #[case] expected: bool,
+) {
+    let world = World::new();
+    let cluster = world.cluster().clone();
+    let _time = simulate(7, move || cluster.clock().now());
+    let uid = world.workflow("build");
+    if is_offloaded {
+        world.patch(&WORKFLOWS, "build", offloaded());
+    }
+    let (recorder, exporter) = Exporter::detached().unwrap();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let annotations = json!({ NODE_ID: "build-a" });
+    let mut pod = crate::world::pod("a", "build", &uid);
+    pod["metadata"]["annotations"] = annotations;
+    pod["metadata"]["finalizers"] = json!([belayer_holds::names::POD_STATUS_HOLD]);
+    pod["spec"]["nodeName"] = "n1".into();
+    pod["spec"]["initContainers"] = json!([{ "name": "init", "image": "argoexec",
+        "env": [{ "name": "ARGO_TEMPLATE", "value": r#"{"name":"a","container":{}}"# }] }]);
+    world.create(&Gvr::PODS, Some(NAMESPACE), pod);
+    let (init, message) = match containers {
+        [] => (json!([]), "rejected"),
+        _ => (
+            json!([{ "name": "init", "state": exited(137) }]),
+            "low on memory",
+        ),
+    };
+    let status = json!({ "status": {
+        "reason": reason, "message": message, "startTime": "2026-01-01T00:00:00Z",
+        "initContainerStatuses": init,
+    } });
+    world.patch_in(
+        &Gvr::PODS,
+        Some(NAMESPACE),
+        "a",
+        status,
+        Subresource::Status,
+    );
+    report(&world, "a", "Failed", containers);
+    let _belayer = world.run();
+    let_pass(Duration::from_secs(2)).await;
+    world.delete(&Gvr::PODS, Some(NAMESPACE), "a");
+    let_pass(A_WHILE).await;
+    let says = waits(&world, "a");
+    assert!(world.is_held("a"), "{says}");
+    assert_eq!(
+        says.contains("so that Argo can read that before"),
+        expected,
+        "{says}"
+    );
+    assert!(!expected || !says.contains("so it has a result"), "{says}");
+    let_pass(Duration::from_secs(30)).await;
+    assert_eq!(world.is_held("a"), !expected, "{says}");
+    let text = exporter.render();
+    let counted = |line: &str| {
+        line.starts_with("belayer_unread_pods_total")
+            && line.contains("EndedByDeletion")
+            && line.ends_with(" 1")
+    };
+    assert_eq!(text.lines().any(counted), expected, "{text}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -40,6 +40,7 @@ fn observed<'a>(
     Observed {
         workloads,
         leases: leases.to_vec(),
+        recognized: Vec::new(),
         of_others: Vec::new(),
         driver: None,
         own: None,
@@ -291,6 +292,7 @@ fn the_deployments_of_belayer_are_told_apart(
     let seen = Observed {
         workloads: &workloads,
         leases: Vec::new(),
+        recognized: Vec::new(),
         of_others: Vec::new(),
         driver: None,
         own: Some(OwnDeployment {

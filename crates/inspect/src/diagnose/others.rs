@@ -35,6 +35,7 @@ pub(super) fn health_of(
     let seen = Observed {
         workloads: &world.workloads,
         leases: Vec::new(),
+        recognized: Vec::new(),
         of_others: Vec::new(),
         driver: None,
         own: None,
@@ -65,12 +66,13 @@ fn health_of_known(
         Some(format!("{}/{lease}", one.namespace))
     });
     let leases = usual
-        .chain(of_argo.into_iter().filter_map(WorkflowController::lease))
+        .chain(of_argo.iter().filter_map(|one| one.lease()))
         .chain(lease.map(str::to_owned))
         .filter_map(|place| world.leases.get(&place));
     let seen = Observed {
         workloads: &world.workloads,
         leases: leases.collect(),
+        recognized: of_argo.iter().map(|one| &*one.place).collect(),
         of_others: of_others.iter().map(|one| &*one.place).collect(),
         driver: None,
         own,

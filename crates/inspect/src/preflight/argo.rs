@@ -87,9 +87,18 @@ pub(crate) async fn check(reader: &Reader, adopts: bool) -> Vec<Finding> {
         let why = why_not_processed(&all, instance, namespace)?;
         let workflows = one_or_many(*count, "unfinished workflow", "unfinished workflows");
         let what = format!("{workflows} in namespace {namespace}");
-        let means = format!("{why}: their pods stay held after they have ended");
-        let fix =
-            "start the workflow controller, or delete the workflows: then their pods are released";
+        let is_known = all.iter().any(|one| one.may_process(instance, namespace));
+        let (means, fix) = if is_known {
+            (
+                format!("{why}: their pods stay held after they have ended"),
+                "start the workflow controller, or delete the workflows: then their pods are released",
+            )
+        } else {
+            (
+                format!("{why}: if none runs, their pods stay held after they have ended"),
+                "start the workflow controller; one that runs is recognized by its image or command, `workflow-controller`",
+            )
+        };
         Some(Finding::note(About::Finalizer, what, means).fix(fix))
     });
     findings.extend(unprocessed.take(NAMED));

@@ -120,6 +120,26 @@ impl<'a> Containers<'a> {
         all.any(|container| container.started || has_ended(container))
     }
 
+    /// Whether the status shows, or may hide, a start of a main container. A container that had not started ends with an
+    /// exit code that the kubelet assumes, and without a time.
+    pub(super) fn may_have_begun_main(&self) -> bool {
+        let has_begun = |one: &&Container| {
+            one.started
+                || match one.state {
+                    ContainerState::Waiting => false,
+                    ContainerState::Running => true,
+                    ContainerState::Terminated {
+                        exit_code,
+                        finished,
+                    } => finished || exit_code == 0,
+                }
+        };
+        let mut all = self.main.iter().chain(&self.others);
+        // A name that is none of Kubernetes' stands for containers that are not kept.
+        all.any(|one| one.name.starts_with('%'))
+            || self.main.iter().chain(self.perhaps()).any(has_begun)
+    }
+
     /// Whether the step itself has started, after its init containers.
     pub(super) fn is_initialized(&self) -> bool {
         let mut all = self.main.iter().chain(&self.savers).chain(&self.others);

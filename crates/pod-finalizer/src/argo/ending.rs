@@ -7,14 +7,27 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use belayer_core::logical_time::LogicalTime;
+use belayer_core::queries::LiveAnswer;
 use belayer_core::slim::{BeforeDeletion, Phase, Pod};
 
 use super::containers::{Containers, is_reported};
+use crate::status::StatusState;
+
+/// The reasons for which a node fails a pod that Argo may replace (`failedPodRestart`, 4.0) if its main container has not
+/// started. Argo creates the next pod only when this one is gone, and shows that only in the workflow's status.
+const REPLACED: [&str; 4] = [
+    "Evicted",
+    "NodeShutdown",
+    "NodeAffinity",
+    "UnexpectedAdmissionError",
+];
 
 /// The pod was deleted before it had a result: without Belayer it would be gone, and Argo would find
 /// a pod that was deleted.
 ///
-/// Proven by the versions of the pod that this process watched.
+/// Proven by the versions of the pod that this process watched, or by the pod's status if that of its workflow cannot be
+/// read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedByDeletion(How);
 
@@ -24,6 +37,8 @@ enum How {
     NeverStarted,
     /// This container had not ended when the deletion was seen, and the step did not succeed.
     Unfinished(Arc<str>),
+    /// Its node failed it for this reason, and its status shows no start of a main container.
+    FailedByNode(Arc<str>),
 }
 
 /// Whether a pod that is being deleted may have a result.
@@ -62,6 +77,29 @@ impl EndedByDeletion {
             Ending::Held(_) => None,
         }
     }
+
+    /// Returns the proof for a deleted pod that has nothing to be read but the reason why its node failed it, if `status`,
+    /// read after the pod was first seen at `pod_seen`, will not show whether Argo has read that or replaces the pod.
+    pub fn prove_failed_by_node(
+        pod: &Pod,
+        status: &LiveAnswer<StatusState>,
+        pod_seen: LogicalTime,
+    ) -> Option<Self> {
+        let is_hidden = matches!(
+            status.answer(),
+            StatusState::TooLarge(_) | StatusState::Offloaded(_)
+        );
+        if !is_hidden || status.begun() <= pod_seen {
+            return None;
+        }
+        let reason = pod.reason.as_ref()?;
+        let is_replaced =
+            pod.meta.is_deleting() && pod.phase == Phase::Failed && REPLACED.contains(&&**reason);
+        let containers = Containers::of(pod);
+        let is_unread =
+            is_replaced && containers.are_over(pod) && !containers.may_have_begun_main();
+        is_unread.then(|| Self(How::FailedByNode(Arc::clone(reason))))
+    }
 }
 
 impl fmt::Display for EndedByDeletion {
@@ -69,6 +107,11 @@ impl fmt::Display for EndedByDeletion {
         match &self.0 {
             How::NeverStarted => f.write_str("no container had started"),
             How::Unfinished(name) => write!(f, "container {name} had not ended"),
+            How::FailedByNode(reason) => write!(
+                f,
+                "its node failed it ({reason}) before its main container had started, and the status of its workflow \
+                 cannot be read"
+            ),
         }
     }
 }

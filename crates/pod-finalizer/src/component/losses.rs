@@ -177,8 +177,9 @@ impl PodFinalizer {
                 self.lost(meta, removed.profile.clone(), removed.at);
             }
             // It was deleted with its owner.
-            Some(StatusState::Unreadable(_)) if self.is_owner_leaving(removed) => {}
-            Some(StatusState::Unreadable(why)) => {
+            Some(StatusState::Offloaded(_) | StatusState::Unreadable(_))
+                if self.is_owner_leaving(removed) => {}
+            Some(StatusState::Offloaded(why) | StatusState::Unreadable(why)) => {
                 undecided(removed, why);
             }
             _ if removed.since.elapsed() >= READ_WITHIN => {

@@ -78,7 +78,9 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
         // A live read for which this node was not requested proves nothing about it.
         let covers = |state: &StatusState| match state {
             StatusState::Read(nodes) => nodes.covers(node),
-            StatusState::TooLarge(_) | StatusState::Unreadable(_) => true,
+            StatusState::TooLarge(_) | StatusState::Offloaded(_) | StatusState::Unreadable(_) => {
+                true
+            }
         };
         answer.begun() > pod.first_seen && covers(answer.answer())
     };
@@ -108,12 +110,13 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
         StatusState::TooLarge(why) => {
             ask(reasons, TOO_LARGE);
             let text = format!("the status of its owner exceeds Belayer's size limit: {why}");
-            let message = format!(
-                "{text}; until its owner has finished, only its consumer's label on this pod releases it, or \
-                 the annotation {RELEASE_ANNOTATION}"
-            );
-            let notice = Notice::warning("WorkflowStatusTooLarge", message);
+            let notice = Notice::warning("WorkflowStatusTooLarge", with_way_out(&text));
             reasons.notices.push(notice);
+            reasons.add(row::NODE_FULFILLED, Missing::Event(text.into()));
+        }
+        StatusState::Offloaded(why) => {
+            ask(reasons, RECHECK);
+            let text = with_way_out(&format!("the status of its owner could not be read: {why}"));
             reasons.add(row::NODE_FULFILLED, Missing::Event(text.into()));
         }
         StatusState::Unreadable(why) => {
@@ -123,6 +126,14 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
         }
     }
     None
+}
+
+/// What releases a pod whose owner's status will not be readable before the owner has finished.
+fn with_way_out(why: &str) -> String {
+    format!(
+        "{why}; until its owner has finished, only its consumer's label on this pod releases it, or the annotation \
+         {RELEASE_ANNOTATION}"
+    )
 }
 
 /// What the consumer of an ended or deleted pod has not shown yet, for messages; `None` if the profile reads no owner

@@ -6,10 +6,12 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::Missing;
 
-use super::{Found, RECHECK, Reasons};
+use super::{Found, RECHECK, Reasons, elapsed};
 use crate::argo::{
     ArgoPod, EndedByDeletion, Ending, Held as Because, NeverHeld, NodeLost, NodeState, NodeView,
 };
@@ -22,6 +24,10 @@ use crate::snapshot::{PodView, Selection};
 /// Delay before a node is read again that is not known to be lost. A pod that was deleted by force waits at most this
 /// long once its node is not ready.
 const REREAD_NODE: Duration = Duration::from_secs(5);
+
+/// How long Argo has to read why a node failed a pod whose workflow's status cannot show that it was read. It checks its
+/// pods more often.
+const ARGO_READS_WITHIN: Duration = Duration::from_secs(60);
 
 /// The input of these rules. `None` if only other controllers' finalizers hold the pod.
 fn argo(pod: &PodView) -> Option<&ArgoPod> {
@@ -69,14 +75,34 @@ pub(super) fn earlier_run(pod: &PodView) -> Found {
     Some((row::EARLIER_RUN, Evidence::EarlierRun(proof)))
 }
 
-/// Rule 17: by the watched versions of the pod alone.
-pub(super) fn ended_by_deletion(pod: &PodView) -> Found {
+/// Rule 17: by the watched versions of the pod alone; or, some time after the deletion, by the pod's own status, if that
+/// of its workflow cannot be read and the pod has nothing to be read but why its node failed it.
+pub(super) fn ended_by_deletion(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> Found {
     let holds = |profile: &Profile| profile.deleted_while_running == DeletedWhileRunning::Hold;
     if deciding(pod).next().is_none() || deciding(pod).any(holds) {
         return None;
     }
-    let proof = EndedByDeletion::prove(&argo(pod)?.pod)?;
-    Some((row::ENDED_BY_DELETION, Evidence::EndedByDeletion(proof)))
+    let found = |proof| Some((row::ENDED_BY_DELETION, Evidence::EndedByDeletion(proof)));
+    if let Some(proof) = EndedByDeletion::prove(&argo(pod)?.pod) {
+        return found(proof);
+    }
+    let proof = failed_by_node(pod)?;
+    let left = ARGO_READS_WITHIN.saturating_sub(elapsed(pod.deleting?, now));
+    if left.is_zero() {
+        return found(proof);
+    }
+    reasons.requeue_after(left);
+    let text = format!(
+        "{proof}: it is released {} s after its deletion, so that Argo can read that before",
+        ARGO_READS_WITHIN.as_secs()
+    );
+    reasons.add(row::ENDED_BY_DELETION, Missing::Event(text.into()));
+    None
+}
+
+fn failed_by_node(pod: &PodView) -> Option<EndedByDeletion> {
+    let status = pod.node.as_ref()?.answer.as_ref()?;
+    EndedByDeletion::prove_failed_by_node(&argo(pod)?.pod, status, pod.first_seen)
 }
 
 /// The rule that would have released a pod that was not held and is gone. A pod that was gone before its end had no
@@ -104,6 +130,8 @@ pub(super) fn held_because(pod: &PodView) -> Option<Cow<'static, str>> {
              holds it in both cases (`deletedWhileRunning: hold`)"
                 .into(),
         ),
+        // Rule 17 waits for Argo.
+        Ending::Held(_) if !holds && failed_by_node(pod).is_some() => None,
         Ending::Held(why) => Some(why.message(&argo.pod)),
         Ending::ByDeletion(_) => holds.then_some(
             "it was deleted before it had a result, and its profile holds such pods (`deletedWhileRunning: hold`)"

@@ -25,8 +25,9 @@ const IN_PART: &str = "its workflow has the final phase of its node, but not its
 /// The message of a node whose pod was gone before its result was read.
 const POD_GONE: &str = "pod deleted";
 
-/// How much later than a pod's creation, by the API server's clock, its workflow must have been started again, by the
-/// workflow controller's clock, for the pod to belong to an earlier run (A11).
+/// How much later than a pod's creation, by the API server's clock, its workflow must have been started again for the
+/// pod to belong to an earlier run (A11). That time is by the clock of whoever retried it: the Argo server, or the machine
+/// on which a user ran `argo retry`. So its node must have begun as much later, by the workflow controller's clock.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
 
 /// The longest UID that is kept: the server writes 36 characters.
@@ -131,17 +132,17 @@ impl Nodes {
     /// workflow was retried later, and its status has no such node or one that began later. The absence of the node alone
     /// proves nothing: Argo creates a pod before it writes its node.
     pub fn is_of_earlier_run(&self, node: &NodeRef, created: Timestamp) -> bool {
-        let retried = self.retried.is_some_and(|retried| {
-            created
-                .checked_add(CLOCKS_DIFFER)
-                .is_ok_and(|created| retried > created)
-        });
-        let Some(entry) = self.asked.get(node).filter(|_| retried) else {
+        let is_later = |time: Timestamp| {
+            let created = created.checked_add(CLOCKS_DIFFER);
+            created.is_ok_and(|created| time > created)
+        };
+        let was_retried = self.retried.is_some_and(is_later);
+        let Some(entry) = self.asked.get(node).filter(|_| was_retried) else {
             return false;
         };
         match entry.began {
             NodeBegan::Absent => true,
-            NodeBegan::At(began) => began > created,
+            NodeBegan::At(began) => is_later(began),
             NodeBegan::Unknown => false,
         }
     }
@@ -275,9 +276,7 @@ pub(super) async fn read(
     let version = ResourceVersion::parse(&workflow.metadata.resource_version).unwrap_or_default();
     let status = workflow.status.unwrap_or_default();
     if !text(status.offload_node_status_version)?.is_empty() {
-        return Err(Unread::Otherwise(
-            "its nodes are offloaded to a database".into(),
-        ));
+        return Err(Unread::Offloaded);
     }
     let retried = match text(status.phase).as_deref() {
         Ok("" | "Pending" | "Running") if was_retried(status.conditions) => {

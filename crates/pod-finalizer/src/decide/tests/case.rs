@@ -430,7 +430,7 @@ impl Case {
     }
 
     pub(crate) fn node_offloaded(self) -> Self {
-        self.status_answer(StatusState::Unreadable("offloaded to a database".into()))
+        self.status_answer(StatusState::Offloaded("offloaded to a database".into()))
     }
 
     pub(crate) fn owner_changed(self) -> Self {
