@@ -178,6 +178,20 @@ mod tests {
         }
     }
 
+    /// The hold of a controller that is off leaves a pod with the others.
+    #[test]
+    fn every_hold_on_pods_is_in_the_list() {
+        for one in CONTROLLERS {
+            let section = belayer_controller::config::Section::new("", one.key);
+            let configured = (one.configure)(&section).unwrap();
+            let holds = configured.holds().into_iter();
+            let of_pods = holds.filter(|hold| hold.kind == belayer_core::object::Resource::pods());
+            for finalizer in of_pods.flat_map(|hold| hold.finalizers) {
+                assert!(names::POD_HOLDS.contains(&finalizer), "{finalizer}");
+            }
+        }
+    }
+
     #[rstest]
     #[case::all(&["*"], true)]
     #[case::by_name(&["pod-finalizer"], true)]

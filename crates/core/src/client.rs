@@ -8,7 +8,7 @@
 //! A client has at most [`CONNECTIONS`] requests in flight: over HTTP/1.1 each takes a connection,
 //! and a slow server would otherwise get thousands (rule L10). Watches and other
 //! [streams](crate::http::Request::open) do not count, since they stay open: any number of informers
-//! may share the client. The Lease uses a client without the limit, [`connect_apart`], so that a renewal never waits.
+//! may share the client. Of requests that kube sends by itself, these are those with `watch` or `follow` in the query. The Lease uses a client without the limit, [`connect_apart`], so that a renewal never waits.
 //!
 //! ```no_run
 //! use belayer_core::{Request, client};
@@ -112,6 +112,17 @@ pub(crate) enum Urgency {
     Other,
 }
 
+impl Urgency {
+    /// That of a request which this crate did not build. As in the API server, a flag is set unless it is `false` or `0`.
+    fn of_query(query: Option<&str>) -> Self {
+        let mut pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+        let is_stream = pairs.any(|(name, value)| {
+            matches!(&*name, "watch" | "follow") && !matches!(&*value, "false" | "0")
+        });
+        if is_stream { Self::Stream } else { Self::Other }
+    }
+}
+
 /// A tower layer that limits the requests in flight.
 #[derive(Debug, Clone)]
 struct Connections {
@@ -169,6 +180,7 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let urgency = request.extensions().get::<Urgency>().copied();
+        let urgency = urgency.unwrap_or_else(|| Urgency::of_query(request.uri().query()));
         let Connections { all, others } = self.connections.clone();
         // Nothing is sent before this is polled.
         let answer = self.inner.call(request);
@@ -176,9 +188,9 @@ where
             // The semaphores are never closed, so an error cannot happen; without a permit the
             // request would still be sent.
             let permit = match urgency {
-                Some(Urgency::Stream) => (None, None),
-                Some(Urgency::Release) => (None, all.acquire_owned().await.ok()),
-                Some(Urgency::Other) | None => {
+                Urgency::Stream => (None, None),
+                Urgency::Release => (None, all.acquire_owned().await.ok()),
+                Urgency::Other => {
                     let other = others.acquire_owned().await.ok();
                     (other, all.acquire_owned().await.ok())
                 }

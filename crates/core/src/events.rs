@@ -200,6 +200,7 @@ enum Certainty {
 
 /// Sends the queued notices. [`recorder`] returns it; nothing is sent
 /// before [`EventSender::run`](crate::events::EventSender::run) runs.
+#[must_use = "no Event is sent before the sender runs"]
 #[derive(Debug)]
 pub struct EventSender {
     queue: queue::Receiver,

@@ -74,7 +74,7 @@ pub fn kept_running_by(workflow: &ObjectMeta) -> Option<&Arc<str>> {
     workflow
         .finalizers
         .iter()
-        .find(|name| !passing.contains(&&***name) && !names::OWNER_HOLDS.contains(&&***name))
+        .find(|name| !passing.contains(&&***name) && names::holds().all(|hold| *hold != ***name))
 }
 
 #[cfg(test)]

@@ -47,14 +47,8 @@ pub const PVC_PROTECTION_HOLD: &str = "belayer.dev/pvc-protection";
 /// The kubelet mounts a PVC that is being deleted only while it has this finalizer.
 pub const KUBERNETES_PVC_PROTECTION: &str = "kubernetes.io/pvc-protection";
 
-/// The finalizers that pvc-protection adds to PVCs, by its configuration.
-pub const PVC_HOLDS: &[&str] = &[PVC_PROTECTION_HOLD, KUBERNETES_PVC_PROTECTION];
-
 /// The hold of workflow-finalizer on workflows of any kind.
 pub const WORKFLOW_HOLD: &str = "belayer.dev/workflow-cleanup";
-
-/// All of Belayer's holds on owners of pods.
-pub const OWNER_HOLDS: &[&str] = &[WORKFLOW_HOLD];
 
 /// A controller, in this build or not; one of [all](crate::names::CONTROLLERS).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +91,17 @@ pub const CONTROLLERS: &[Known] = &[
         switch: "holdClaims",
     },
 ];
+
+/// The finalizers that Belayer's controllers add, in this build or not: those of [`CONTROLLERS`].
+///
+/// ```
+/// use belayer_holds::names;
+///
+/// assert!(names::holds().any(|name| name == names::WORKFLOW_HOLD));
+/// ```
+pub fn holds() -> impl Iterator<Item = &'static str> {
+    CONTROLLERS.iter().map(|controller| controller.finalizer)
+}
 
 /// Annotation with which an admin requests the release of an object; value `"true"`.
 pub const RELEASE_ANNOTATION: &str = "belayer.dev/release";

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use belayer_core::http::{METADATA_ONLY, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::argo;
-use belayer_holds::names::OWNER_HOLDS;
+use belayer_holds::names::WORKFLOW_HOLD;
 use belayer_holds::selection::Selector;
 
 use self::held_pods::held_pods;
@@ -211,7 +211,7 @@ async fn one(
             }
         }
     }
-    let holds_workflows = |one: &Explained| OWNER_HOLDS.contains(&one.hold);
+    let holds_workflows = |one: &Explained| one.hold == WORKFLOW_HOLD;
     // Its pods may be held although Belayer does not hold the workflow.
     let pods = if belayer.iter().any(holds_workflows) || argo::is_workflow(&kind.resource) {
         let its = (key, object.uid.as_str());

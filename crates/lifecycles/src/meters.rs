@@ -62,7 +62,7 @@ impl Meters {
     pub(super) fn new(controller: &SharedString) -> Self {
         let name = || controller.clone();
         Self {
-            panics: counter!(WORKER_PANICS, "controller" => name()),
+            panics: counter!(WORKER_PANICS, "name" => name()),
             restarts: counter!(WORKER_RESTARTS, "controller" => name()),
             orphans: counter!(WORKER_ORPHANS, "controller" => name()),
             gauges: Mutex::new(Gauges {

@@ -4,15 +4,19 @@
 pub mod exposition;
 
 mod buckets;
+#[cfg(feature = "exporter")]
 mod exporter;
+#[cfg(feature = "exporter")]
 mod prefix;
 mod stability;
 mod table;
 mod values;
 mod zeros;
 
+#[cfg(feature = "exporter")]
 pub use exporter::{Exporter, InstallError};
 pub use metrics::Unit;
+#[cfg(feature = "exporter")]
 pub use prefix::Prefixed;
 pub use stability::Stability;
 pub use table::*;

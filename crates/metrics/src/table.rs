@@ -273,7 +273,7 @@ metrics! {
 }
 
 /// Describes each metric to the installed recorder, with its help and unit.
-/// [`Exporter::install`](crate::Exporter::install) calls it, in the [crate's example](crate).
+/// `Exporter::install` calls it, in the [crate's example](crate).
 pub fn describe_all() {
     for metric in ALL {
         match metric.kind {

@@ -55,11 +55,10 @@ impl Configured for Settings {
 
     fn holds(&self) -> Vec<Hold> {
         let kinds = self.owners.iter().map(|rule| rule.kind.clone());
-        let finalizers = || names::OWNER_HOLDS.to_vec();
         kinds
             .map(|kind| Hold {
                 kind,
-                finalizers: finalizers(),
+                finalizers: vec![names::WORKFLOW_HOLD],
             })
             .collect()
     }
@@ -239,7 +238,7 @@ fn kind(
             pods_queue: pods.queue.clone(),
         },
     ));
-    let runner = Runner::builder(shared.runner(watched, &queue, names::OWNER_HOLDS))
+    let runner = Runner::builder(shared.runner(watched, &queue, &[names::WORKFLOW_HOLD]))
         .component(Arc::clone(&finalizer))
         .build();
 

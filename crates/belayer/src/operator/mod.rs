@@ -14,7 +14,6 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use belayer_controller::InformerRequirements;
 use belayer_controller::context::{
     BackgroundTask, ControllerContext, InformerHandle, WorkerGroup, list_state_known, synced, zeros,
 };
@@ -70,8 +69,8 @@ impl Operator {
     /// Builds everything. Starts no task.
     pub fn new(options: Options, components: Components) -> Self {
         let running = &components.running;
-        let needs: Vec<InformerRequirements> = running.iter().map(|one| one.needs()).collect();
-        let (mut context, sender) = ControllerContext::new(&options, &needs);
+        let namespaces_first = running.iter().any(|one| one.needs().reads_namespaces);
+        let (mut context, sender) = ControllerContext::new(&options, running);
         for controller in running {
             controller.join(&mut context);
         }
@@ -112,7 +111,7 @@ impl Operator {
             sender,
             gate,
             namespaces,
-            namespaces_first: needs.iter().any(|needs| needs.reads_namespaces),
+            namespaces_first,
             owners,
             objects: informer_handles,
             pods: pod_store,

@@ -28,6 +28,7 @@ mod reach;
 ))]
 mod reference;
 mod rows;
+mod series;
 mod signals;
 mod size;
 mod status;

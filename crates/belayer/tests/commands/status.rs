@@ -38,7 +38,7 @@ fn delete(world: &World, namespace: &str, name: &str) {
 }
 
 /// The status line, the headers and the beginning of the body of an answer.
-async fn get(address: &str, path: &str, host: &str, until: &str) -> String {
+pub(crate) async fn get(address: &str, path: &str, host: &str, until: &str) -> String {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let read = async {
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();

@@ -224,6 +224,16 @@ impl Watching {
         eventually(what, || words(&self.errors.lock().unwrap()).contains(what)).await;
     }
 
+    /// The address that it has bound for this flag.
+    pub(crate) async fn listens(&self, flag: &str) -> String {
+        let what = format!("listening for {flag}");
+        self.reports(&what).await;
+        let errors = self.errors.lock().unwrap();
+        let line = errors.lines().find(|line| line.contains(&what)).unwrap();
+        let address = line.split("address=").nth(1).unwrap();
+        address.split_whitespace().next().unwrap().to_owned()
+    }
+
     /// Its exit code.
     pub(crate) async fn ends(&mut self) -> i32 {
         let mut code = None;

@@ -29,11 +29,11 @@ use belayer_core::slim::{DecodeContext, Interner, Keep, Namespace, Slim};
 use belayer_core::watch;
 use belayer_core::workqueue::WorkQueue;
 use belayer_holds::holding::{HoldSwitch, Holding};
-use belayer_holds::names::{FIELD_MANAGER, OWNER_HOLDS, POD_HOLDS, PVC_HOLDS};
+use belayer_holds::names::{self, FIELD_MANAGER, KUBERNETES_PVC_PROTECTION};
 use belayer_holds::owner::OwnerQuery;
 use belayer_holds::runner::{self, Observer};
 
-use crate::InformerRequirements;
+use crate::{Configured, Hold, InformerRequirements};
 
 pub use informer_handle::{
     BackgroundTask, InformerHandle, Seen, Watched, WorkerGroup, list_state_known, synced,
@@ -92,6 +92,8 @@ pub struct Shared {
     /// The memory limit of all live answers.
     answers: Budget,
     interner: Interner,
+    /// Of an object with very many finalizers, those that controllers read (T3).
+    finalizers: Keep,
 }
 
 /// Collects what the controllers register. [`Configured::join`](crate::Configured::join) receives
@@ -119,9 +121,13 @@ pub struct ControllerContext {
 }
 
 impl ControllerContext {
-    /// An empty context, and the task that sends its Events.
-    pub fn new(options: &Options, needs: &[InformerRequirements]) -> (Self, EventSender) {
-        let (shared, sender) = Shared::new(options);
+    /// A context for these controllers, which have not registered anything yet, and the task that sends its Events.
+    pub fn new(options: &Options, controllers: &[Arc<dyn Configured>]) -> (Self, EventSender) {
+        let needs = controllers.iter().map(|one| one.needs());
+        let needs: Vec<InformerRequirements> = needs.collect();
+        let holds = controllers.iter().flat_map(|one| one.holds());
+        let holds: Vec<Hold> = holds.collect();
+        let (shared, sender) = Shared::new(options, &holds);
         let of = |pick: fn(&InformerRequirements) -> &Keep| {
             needs
                 .iter()
@@ -142,7 +148,7 @@ impl ControllerContext {
         for index in needs.iter().flat_map(|needs| &needs.indexes) {
             indexes.push(*index);
         }
-        let pods = Pods::new(&shared, of(|needs| &needs.pods), &indexes);
+        let pods = Pods::new(&shared, of(|needs| &needs.pods), &indexes, &holds);
         let owner_queries = owners.queries(&shared, pods.enqueue());
         let context = Self {
             shared,
@@ -186,7 +192,7 @@ impl ControllerContext {
 }
 
 impl Shared {
-    fn new(options: &Options) -> (Self, EventSender) {
+    fn new(options: &Options, holds: &[Hold]) -> (Self, EventSender) {
         let client = options.client.clone();
         let executor = Executor::new(client, FIELD_MANAGER, options.bounds, options.writes)
             .with_streams(options.watches.clone())
@@ -194,6 +200,13 @@ impl Shared {
         let executor = Arc::new(executor);
         let (events, sender) = events::recorder(Arc::clone(&executor));
         let events = events.with_memory(options.memory.events.clone());
+        let finalizers = holds
+            .iter()
+            .flat_map(|hold| hold.finalizers.iter().copied());
+        // Also those of controllers that are off: an admin may request that they are removed.
+        let finalizers = names::holds()
+            .chain([KUBERNETES_PVC_PROTECTION])
+            .chain(finalizers);
         let shared = Self {
             watches: options.watches.clone(),
             namespace: options.namespace.clone(),
@@ -207,6 +220,7 @@ impl Shared {
             answers: Budget::default(),
             after_work: CancellationToken::new(),
             interner: Interner::default(),
+            finalizers: Keep::nothing().finalizers(finalizers),
         };
         (shared, sender)
     }
@@ -262,10 +276,8 @@ impl Shared {
 
     /// Decoders of a kind that keep the labels and annotations in `keep`.
     pub fn decoders<K: SlimJson + SlimProtobuf>(&self, keep: Keep) -> Decoders<K> {
-        // Of an object with very many finalizers, those that controllers read (T3).
-        let named = POD_HOLDS.iter().chain(OWNER_HOLDS).chain(PVC_HOLDS);
         Decoders::protobuf_or_json(DecodeContext {
-            keep: keep.and(&Keep::nothing().finalizers(named)),
+            keep: keep.and(&self.finalizers),
             interner: self.interner.clone(),
         })
     }

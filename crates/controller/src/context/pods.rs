@@ -1,5 +1,6 @@
 //! The pods: one informer, one queue and one runner for all controllers that hold pods.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use belayer_core::object::{ObjectKey, Resource};
@@ -7,11 +8,11 @@ use belayer_core::queries::Enqueue;
 use belayer_core::slim::{Keep, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::names;
-use belayer_holds::runner::{self, Component, Runner};
+use belayer_holds::runner::{self, Component, Runner, RunnerParts};
 
 use super::Shared;
 use super::informer_handle::{BackgroundTask, InformerHandle, Watched, WorkerGroup};
-use crate::PodIndex;
+use crate::{Hold, PodIndex};
 
 /// Name of the queue.
 const QUEUE: &str = "pods";
@@ -30,8 +31,9 @@ pub struct Pods {
 }
 
 impl Pods {
-    /// An informer of pods that keeps the labels and annotations in `keep` and has `indexes`.
-    pub fn new(shared: &Shared, keep: Keep, indexes: &[PodIndex]) -> Self {
+    /// An informer of pods that keeps the labels and annotations in `keep` and has `indexes`, and a runner that may change
+    /// the finalizers of `holds` on pods, and those of controllers that are off.
+    pub fn new(shared: &Shared, keep: Keep, indexes: &[PodIndex], holds: &[Hold]) -> Self {
         let watched = Watched::new(
             &shared.watches,
             Resource::pods(),
@@ -43,7 +45,13 @@ impl Pods {
             },
         );
         let queue = WorkQueue::new(QUEUE);
-        let runner = Runner::builder(shared.runner(&watched, &queue, names::POD_HOLDS));
+        let on_pods = holds.iter().filter(|hold| hold.kind == watched.resource);
+        let configured = on_pods.flat_map(|hold| &hold.finalizers);
+        let finalizers: BTreeSet<_> = names::POD_HOLDS.iter().chain(configured).copied().collect();
+        let runner = Runner::builder(RunnerParts {
+            finalizers: finalizers.into_iter().collect(),
+            ..shared.runner(&watched, &queue, &[])
+        });
         Self {
             watched,
             queue,

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rstest::rstest;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -179,6 +180,35 @@ async fn l10_streams_do_not_count() {
     let request = crate::http::Request::get("/lease").timeout(Duration::MAX);
     let answered = request.send(&client).await;
     assert!(answered.is_ok(), "{answered:?}");
+    opened.shutdown().await;
+}
+
+/// kube's own watches and logs, which have no extension.
+#[rstest]
+#[case("watch=true", true)]
+#[case("limit=5&watch=1", true)]
+#[case("follow=true", true)]
+#[case("watch=false", false)]
+#[case("labelSelector=watch%3Dtrue", false)]
+#[tokio::test]
+async fn l10_streams_of_kube_do_not_count(#[case] query: &str, #[case] is_stream: bool) {
+    let server = Server::start().await;
+    let client = connect(server.config(), "test/1.0").unwrap();
+    let mut opened = tokio::task::JoinSet::new();
+    for _ in 0..CONNECTIONS + 1 {
+        let client = client.clone();
+        let request = http::Request::get(format!("/slow?{query}"));
+        let request = request.body(Body::empty()).unwrap();
+        opened.spawn(async move { client.send(request).await });
+    }
+    let most = if is_stream {
+        CONNECTIONS + 1
+    } else {
+        CONNECTIONS - FOR_RELEASES
+    };
+    let all = tokio::time::timeout(Duration::from_secs(10), server.until(most));
+    assert!(all.await.is_ok(), "{}", server.requests.now());
+    assert_eq!(server.requests.now(), most);
     opened.shutdown().await;
 }
 

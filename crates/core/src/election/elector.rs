@@ -67,6 +67,7 @@ pub struct Settings {
 /// }
 /// # }
 /// ```
+#[must_use = "an elector does nothing before it runs"]
 pub struct Elector {
     client: Client,
     settings: Settings,

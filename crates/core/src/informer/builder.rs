@@ -41,6 +41,7 @@ pub enum StreamingList {
 
 /// Lists and watches one kind into a [`Store`] until it is stopped. The [module's
 /// example](crate::informer) watches Jobs.
+#[must_use = "an informer does nothing before it runs"]
 pub struct Informer<K> {
     pub(super) client: Client,
     pub(super) resource: Resource,

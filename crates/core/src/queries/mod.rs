@@ -22,6 +22,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -142,6 +143,9 @@ enum ReadState {
 /// How often unused answers are dropped within [`Pace::keep`].
 const SWEEPS_PER_KEEP: u32 = 10;
 
+/// Longer than any process runs: thirty years, as in tokio.
+const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+
 impl<Q: Query> QueryCache<Q> {
     /// Creates a cache that reads by `reader`, within the `reads` of the process. `enqueue` gets the
     /// keys that waited. Live reads end when `cancel` is cancelled.
@@ -211,12 +215,17 @@ impl<Q: Query> QueryCache<Q> {
     /// A read under way serves this key too: the decision checks whether it began late enough, and
     /// may ask again. If an answer has arrived since the caller's observation, the key is woken at
     /// once to use it, without another read.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime, which runs the reads. Nothing has changed then.
     pub fn ask(&self, query: Q, waiter: Waiter<'_>) {
+        let runtime = Handle::current();
         let now = Instant::now();
         let mut guard = self.shared.state.lock();
         let state = &mut *guard;
         if !std::mem::replace(&mut state.sweeping, true) {
-            tokio::spawn(sweep(Arc::downgrade(&self.shared)));
+            runtime.spawn(sweep(Arc::downgrade(&self.shared)));
         }
         let entry = state.entries.entry(query.clone()).or_insert_with(|| Entry {
             live: None,
@@ -234,18 +243,23 @@ impl<Q: Query> QueryCache<Q> {
             return (self.shared.enqueue)(waiter.key.clone());
         }
         entry.waiting.insert(waiter.key.clone());
-        let due = entry.plan(now + waiter.after, self.shared.pace.min_interval);
+        let due = entry.plan(after(now, waiter.after), self.shared.pace.min_interval);
         drop(guard);
         if let Some(due) = due {
             let namespace = Arc::clone(waiter.key.shared_namespace());
-            self.shared.spawn_read(query, due, namespace);
+            self.shared.spawn_read(&runtime, query, due, namespace);
         }
     }
 
     /// Renews the answer to `query`, if there is one, by a read that begins after this call and counts for
     /// `namespace`. For a change that concerns few of the keys that would use the answer: the reader names them
     /// ([`LiveReader::affected`]).
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime, as [`QueryCache::ask`].
     pub fn renew(&self, query: &Q, namespace: &Arc<str>) {
+        let runtime = Handle::current();
         let mut guard = self.shared.state.lock();
         let Some(entry) = guard.entries.get_mut(query) else {
             return;
@@ -260,15 +274,16 @@ impl<Q: Query> QueryCache<Q> {
         drop(guard);
         if let Some(due) = due {
             let namespace = Arc::clone(namespace);
-            self.shared.spawn_read(query.clone(), due, namespace);
+            self.shared
+                .spawn_read(&runtime, query.clone(), due, namespace);
         }
     }
 }
 
 impl<Q: Query> Shared<Q> {
-    fn spawn_read(self: &Arc<Self>, query: Q, due: Instant, namespace: Arc<str>) {
+    fn spawn_read(self: &Arc<Self>, runtime: &Handle, query: Q, due: Instant, namespace: Arc<str>) {
         let shared = Arc::clone(self);
-        tokio::spawn(async move {
+        runtime.spawn(async move {
             let cancel = shared.cancel.clone();
             tokio::select! {
                 biased;
@@ -413,7 +428,8 @@ impl<Q: Query> Shared<Q> {
         };
         self.budget.keep_within();
         if let Some(due) = again {
-            self.spawn_read(query.clone(), due, Arc::clone(namespace));
+            let runtime = Handle::current();
+            self.spawn_read(&runtime, query.clone(), due, Arc::clone(namespace));
         }
         let old = old.as_ref().map(|old| &old.answer);
         woken.extend(self.reader.affected(query, old, &answer));
@@ -436,6 +452,11 @@ impl<Q: Query> Drop for Shared<Q> {
             self.budget.replace(weight::<Q>(entry.live.as_ref()), 0);
         }
     }
+}
+
+/// That long after `time`. What is later than a clock can tell is never.
+fn after(time: Instant, delay: Duration) -> Instant {
+    time.checked_add(delay).unwrap_or(time + NEVER)
 }
 
 /// The approximate size of an answer in bytes, with its table entry.
@@ -475,7 +496,9 @@ impl<A> Entry<A> {
     /// Plans a read for `wanted`, but not sooner than `min_interval` after the last one. Returns when it begins, unless
     /// a read is under way or one that begins no later is planned.
     fn plan(&mut self, wanted: Instant, min_interval: Duration) -> Option<Instant> {
-        let earliest = self.last_read.map(|last_read| last_read + min_interval);
+        let earliest = self
+            .last_read
+            .map(|last_read| after(last_read, min_interval));
         let due = earliest.map_or(wanted, |earliest| wanted.max(earliest));
         match self.read_state {
             Some(ReadState::Running { .. }) => return None,

@@ -587,3 +587,56 @@ async fn l1_live_reads_that_wait_for_tokens_take_turns_by_namespace() {
     let waited = begun.elapsed();
     assert!(waited <= Duration::from_secs(1), "{waited:?}");
 }
+
+/// A delay that no clock can add is never over.
+#[tokio::test(start_paused = true)]
+async fn the_longest_delays_are_never_over() {
+    let World { script, .. } = world([]);
+    let pace = Pace {
+        min_interval: Duration::MAX,
+        keep: Duration::MAX,
+        ..Pace::default()
+    };
+    let enqueue: Enqueue = Arc::new(|_| {});
+    let (reads, stop) = (LiveReads::default(), CancellationToken::new());
+    let cache = QueryCache::new(script.clone(), enqueue, pace, reads, stop);
+    let key = ObjectKey::new("a", "b");
+    let later = Waiter {
+        after: Duration::MAX,
+        ..Waiter::now(&key)
+    };
+    cache.ask(Q, later);
+    tokio::time::sleep(Duration::from_secs(86_400)).await;
+    assert!(script.reads.lock().is_empty());
+    // An earlier one replaces it; the next one waits for the interval.
+    for _ in 0..2 {
+        cache.ask(Q, Waiter::now(&key));
+        tokio::time::sleep(Duration::from_secs(86_400)).await;
+    }
+    assert_eq!(script.reads.lock().len(), 1);
+}
+
+/// A caller outside the runtime breaks nothing for those within.
+#[test]
+fn asking_outside_a_runtime_changes_nothing() {
+    let World { cache, script, .. } = world([]);
+    let key = ObjectKey::new("a", "b");
+    let ask = || cache.ask(Q, Waiter::now(&key));
+    assert!(std::panic::catch_unwind(AssertUnwindSafe(ask)).is_err());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        ask();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(script.reads.lock().len(), 1);
+    });
+    assert!(std::panic::catch_unwind(AssertUnwindSafe(|| cache.renew(&Q, &"a".into()))).is_err());
+    runtime.block_on(async {
+        cache.renew(&Q, &"a".into());
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    });
+    assert_eq!(script.reads.lock().len(), 2);
+}

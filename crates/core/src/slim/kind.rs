@@ -28,9 +28,9 @@ use std::fmt::Debug;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::DecodeError;
 use super::json::JsonMeta;
-use super::protobuf::{Field, Fields, meta};
-use super::{DecodeContext, DecodeError, ObjectMeta};
+use super::protobuf::{Field, Fields};
 
 /// Declares a struct with the metadata and these fields of a kind, and implements
 /// [`Slim`](crate::slim::Slim), [`SlimProtobuf`](crate::slim::protobuf::SlimProtobuf) and
@@ -38,7 +38,8 @@ use super::{DecodeContext, DecodeError, ObjectMeta};
 ///
 /// Each field has a type ([`FieldValue`](crate::slim::kind::FieldValue)) and a path: the names as in
 /// JSON, each with its number in the kind's protobuf message. A field that the object does not have
-/// has its type's default. Lists and maps need an implementation by hand. In JSON, which only servers
+/// has its type's default. Lists and maps need an implementation by hand. A path below `metadata` does not
+/// compile: what is read of it is in [`ObjectMeta`](crate::ObjectMeta). In JSON, which only servers
 /// and proxies without protobuf send, the whole object is decoded first.
 ///
 /// See the [module's example](crate::slim::kind).
@@ -55,6 +56,10 @@ macro_rules! slim_kind {
             $visible meta: $crate::ObjectMeta,
             $($(#[$of_field])* $shown $field: $type,)*
         }
+
+        const _: () = {
+            $($crate::slim::kind::assert_beside_metadata(stringify!($first));)*
+        };
 
         impl $crate::Slim for $kind {
             fn meta(&self) -> &$crate::ObjectMeta {
@@ -74,7 +79,7 @@ macro_rules! slim_kind {
                 context: &$crate::DecodeContext,
             ) -> ::core::result::Result<Self, $crate::DecodeError> {
                 ::core::result::Result::Ok(Self {
-                    meta: $crate::slim::kind::meta_of(message, context)?,
+                    meta: $crate::slim::protobuf::meta_of(message, context)?,
                     $($field: $crate::slim::kind::in_protobuf(
                         message,
                         &[($number, stringify!($first)) $(, ($nested, stringify!($name)))*],
@@ -102,6 +107,27 @@ macro_rules! slim_kind {
             }
         }
     };
+}
+
+/// Fails to compile if the first name of a path is `metadata`: [`JsonFields`] reads that as a field with a type, so the
+/// path would always be absent. [`slim_kind!`](crate::slim_kind) calls it. The [example](self) declares a kind.
+///
+/// ```compile_fail,E0080
+/// belayer_core::slim_kind! {
+///     pub struct Deployment {
+///         pub generation: i64 = metadata(1).generation(7);
+///     }
+/// }
+/// ```
+///
+/// # Panics
+///
+/// If the name is `metadata`.
+pub const fn assert_beside_metadata(first: &str) {
+    assert!(
+        !matches!(first.as_bytes(), b"metadata"),
+        "a path of slim_kind! cannot begin with metadata"
+    );
 }
 
 /// The type of a field: `i64` for any integer, `bool`, `String`, and an [`Option`] of these if
@@ -156,18 +182,6 @@ impl<T: FieldValue> FieldValue for Option<T> {
     fn from_json(value: &Value) -> Option<Self> {
         T::from_json(value).map(Some)
     }
-}
-
-/// The metadata in the message of any kind. [`slim_kind!`](crate::slim_kind) calls it. The
-/// [example](self) declares a kind.
-///
-/// # Errors
-///
-/// As [`meta`].
-pub fn meta_of(message: &[u8], context: &DecodeContext) -> Result<ObjectMeta, DecodeError> {
-    let field = last(message, 1)?;
-    let metadata = field.map(|field| field.bytes("metadata")).transpose()?;
-    meta(metadata.unwrap_or_default(), context)
 }
 
 /// The field at a path of numbers and names; its default if it is absent.

@@ -54,6 +54,7 @@ pub enum Outcome {
 /// workers.drain().await;
 /// # }
 /// ```
+#[must_use = "dropping the workers aborts them"]
 #[derive(Debug)]
 pub struct Workers<K: Key> {
     queue: WorkQueue<K>,

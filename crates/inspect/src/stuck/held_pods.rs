@@ -3,7 +3,7 @@
 use belayer_core::http::{METADATA_ONLY_LIST, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::argo;
-use belayer_holds::names::POD_HOLDS;
+use belayer_holds::names;
 use belayer_holds::selection::is_label_value;
 
 use crate::explain::{Belayer, Explained, HeldPod};
@@ -22,7 +22,7 @@ pub(super) async fn held_pods(
 ) -> (Vec<HeldPod>, Vec<String>) {
     let has_label = argo::is_workflow(kind) && is_label_value(owner.name());
     let selector = has_label.then(|| format!("{}={}", argo::WORKFLOW_LABEL, owner.name()));
-    let names = match names(reader, owner, uid, selector.as_deref()).await {
+    let names = match held(reader, owner, uid, selector.as_deref()).await {
         Ok(names) => names,
         Err(why) => {
             return (
@@ -61,7 +61,7 @@ pub(super) async fn held_pods(
 }
 
 /// The names of the pods of the owner with this UID that are held.
-async fn names(
+async fn held(
     reader: &Reader,
     owner: &ObjectKey,
     uid: &str,
@@ -76,7 +76,7 @@ async fn names(
                     let mut owners = metadata.owner_references.iter().flatten();
                     let mut finalizers = metadata.finalizers.iter().flatten();
                     if owners.any(|one| *one.uid == *uid)
-                        && finalizers.any(|name| POD_HOLDS.contains(&&**name))
+                        && finalizers.any(|name| names::holds().any(|hold| *hold == **name))
                     {
                         names.push(metadata.name.to_string());
                     }

@@ -1,10 +1,10 @@
 //! The metrics, as in the kubelet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
 use belayer_metrics::exposition::parse;
-use belayer_metrics::{Exporter, config, lifecycle};
+use belayer_metrics::{ALL, Exporter, config, lifecycle};
 use tokio::time::sleep;
 
 use super::world::{Act, SECOND, World, named, soon, stop_within, web};
@@ -27,7 +27,12 @@ fn scrape<F: Future<Output = ()>>(scene: impl FnOnce(World) -> F) -> BTreeMap<St
         .into_values()
         .flat_map(|it| it.samples)
     {
-        assert_eq!(sample.labels["controller"], "test");
+        let metric = ALL.iter().find(|metric| metric.name == sample.name);
+        let declared = metric.unwrap().labels.iter().map(|label| label.name);
+        let labels: BTreeSet<_> = sample.labels.keys().map(String::as_str).collect();
+        assert_eq!(labels, declared.collect(), "{}", sample.name);
+        let of = ["controller", "name"].map(|label| sample.labels.get(label));
+        assert!(of.contains(&Some(&"test".to_owned())), "{of:?}");
         let label = |name| sample.labels.get(name).map_or("", String::as_str);
         let name = format!("{} {} {}", sample.name, label("lifecycle"), label("config"));
         numbers.insert(name.trim().to_owned(), sample.value);

@@ -80,7 +80,7 @@ pub use fields::{Field, Fields, Value};
 pub(crate) use meta::{annotation, version_and_finalizers, version_of};
 pub use meta::{identity, meta};
 
-use super::{DecodeContext, DecodeError, Namespace, OwnerMeta, Pvc, Slim};
+use super::{DecodeContext, DecodeError, Namespace, ObjectMeta, OwnerMeta, Pvc, Slim};
 
 /// A slim kind that can be decoded from Kubernetes' protobuf. The [module's
 /// example](crate::slim::protobuf) implements it for a Lease.
@@ -101,7 +101,7 @@ impl SlimProtobuf for OwnerMeta {
     const METADATA_ONLY: bool = true;
 
     fn from_protobuf(message: &[u8], context: &DecodeContext) -> Result<Self, DecodeError> {
-        only_meta(message, context).map(Self)
+        meta_of(message, context).map(Self)
     }
 }
 
@@ -109,7 +109,7 @@ impl SlimProtobuf for Namespace {
     const METADATA_ONLY: bool = true;
 
     fn from_protobuf(message: &[u8], context: &DecodeContext) -> Result<Self, DecodeError> {
-        let meta = only_meta(message, context)?;
+        let meta = meta_of(message, context)?;
         Ok(Self { meta })
     }
 }
@@ -118,12 +118,17 @@ impl SlimProtobuf for Pvc {
     const METADATA_ONLY: bool = true;
 
     fn from_protobuf(message: &[u8], context: &DecodeContext) -> Result<Self, DecodeError> {
-        let meta = only_meta(message, context)?;
+        let meta = meta_of(message, context)?;
         Ok(Self { meta })
     }
 }
 
-fn only_meta(message: &[u8], context: &DecodeContext) -> Result<super::ObjectMeta, DecodeError> {
+/// The metadata in the message of any kind. The [module's example](crate::slim::protobuf) reads those of a Lease.
+///
+/// # Errors
+///
+/// As [`meta`].
+pub fn meta_of(message: &[u8], context: &DecodeContext) -> Result<ObjectMeta, DecodeError> {
     let mut metadata: &[u8] = &[];
     for field in Fields::of(message) {
         let field = field?;
