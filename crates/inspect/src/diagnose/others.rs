@@ -115,6 +115,7 @@ fn health_of_sidecar(
     let seen = Observed {
         workloads: &world.workloads,
         leases,
+        recognized: Vec::new(),
         of_others: others.iter().map(String::as_str).collect(),
         driver: Some(&driver.0),
         own: None,
