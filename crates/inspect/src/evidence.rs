@@ -1,5 +1,6 @@
 //! Evidence: live reads of what the scan does not show, each once, and only if objects are stuck.
 
+pub(crate) mod csi;
 mod own_leases;
 mod reads;
 mod state;
@@ -12,16 +13,15 @@ use futures::StreamExt as _;
 
 use crate::argo::{self, WorkflowController};
 use crate::controller_health::{Lease, Workload};
-use crate::csi::Drivers;
 use crate::explain::{Belayer, ExplainError, Explained, Explainer};
 use crate::known_finalizers::KnownFinalizers;
 use crate::object::Terminating;
 use crate::reader::{ReadResult, Reader};
 use crate::scan::{Scan, Scope};
+use csi::Drivers;
 pub(crate) use own_leases::OwnLeases;
-pub(crate) use reads::pods;
 use reads::{attachments, dead_apis, namespace, node, pvc, volume, workloads};
-pub(crate) use reads::{lease, lease_of};
+pub(crate) use reads::{lease, pods};
 pub(crate) use state::{
     AttachmentState, DeadApiService, DeadWebhook, Intercepts, NamespaceState, NodeState, PodState,
     VolumeState, Webhooks,

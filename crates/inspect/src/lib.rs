@@ -3,7 +3,6 @@
 pub mod argo;
 mod contact;
 mod controller_health;
-mod csi;
 mod diagnose;
 mod evidence;
 pub mod explain;

@@ -96,7 +96,7 @@ pub struct Shared {
     finalizers: Keep,
 }
 
-/// Collects what the controllers register. [`Configured::join`](crate::Configured::join) receives
+/// Collects what the controllers register. [`Configured::join`] receives
 /// it; see the [example](crate::context).
 pub struct ControllerContext {
     /// The parts that belong to no kind.

@@ -5,8 +5,8 @@ use belayer_metrics::cause;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::state::WORKS;
 use super::store::Fit;
-use super::watch::WORKS;
 use super::{Event, Informer, InformerState};
 use crate::duration;
 use crate::failure_log::{Failure, Recovered};

@@ -1,8 +1,13 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::object::ResourceVersion;
+
+/// A watch that was open for this time has worked, even if there was no event; a shorter one is not reopened at once. As
+/// with client-go.
+pub(super) const WORKS: Duration = Duration::from_secs(1);
 
 /// The state of an informer. Returned by [`Store::state`](crate::informer::Store::state).
 #[derive(Debug, Clone, PartialEq, Eq)]

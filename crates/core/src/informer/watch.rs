@@ -6,6 +6,7 @@ use tokio::time::{Instant, timeout_at};
 use super::decode::About;
 use super::frame::{Frame, Frames};
 use super::reflector::Cause;
+use super::state::WORKS;
 use super::store::Applied;
 use super::{BadObject, Change, Decoder, Event, Informer, Reading, WatchEvent};
 use crate::http::{AnswerStream, ApiError, ErrorClass, Request, RequestError};
@@ -17,10 +18,6 @@ const LAG_PERIOD: Duration = Duration::from_secs(10);
 
 /// How late the server may end a watch.
 const WATCH_SLACK: Duration = Duration::from_secs(30);
-
-/// A watch that was open for this time has worked, even if there was no event; a shorter one is not reopened at once. As
-/// with client-go.
-pub(super) const WORKS: Duration = Duration::from_secs(1);
 
 /// How many consecutive watches may be refused before a list is requested.
 const REFUSED_WATCHES: u32 = 3;

@@ -10,7 +10,7 @@ use belayer_holds::names::RELEASE_ANNOTATION;
 use super::{Diagnosis, known, volumes};
 use crate::argo::{self, INSTANCE_LABEL, WorkflowController};
 use crate::controller_health::{self, ControllerHealth, Observed, OwnDeployment, Workload};
-use crate::csi::{self, Driver};
+use crate::evidence::csi::{self, Driver};
 use crate::evidence::{NotExplained, World};
 use crate::explain::{Action, Explained};
 use crate::known_finalizers::Entry;

@@ -8,9 +8,10 @@ use futures::StreamExt as _;
 use belayer_core::http::{ErrorClass, Request};
 use belayer_core::object::Resource;
 
+use super::reads::lease_of;
+use super::state::{AttachmentState, VolumeState};
 use crate::controller_health::{Lease, Workload};
 use crate::details::{Container, LeaseSpec, Object, SnapshotContentSpec, WorkloadObject};
-use crate::evidence::{AttachmentState, VolumeState, lease_of};
 use crate::known_finalizers::{Entry, KnownFinalizers};
 use crate::object::Terminating;
 use crate::reader::{Page, ReadResult, Reader, explain};
