@@ -1,6 +1,8 @@
 //! T2: what a client can do that has the token of Belayer's ServiceAccount, with the admission policies about its writes.
 //! Belayer itself needs nothing that they refuse.
 
+use std::time::Instant;
+
 use anyhow::{Context as _, Result, bail, ensure};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
@@ -10,7 +12,7 @@ use super::admission::with_write_policies;
 use super::recreation::{held, rejection};
 use crate::harness::{Cluster, NO_SCHEDULER, SOON, Scenario, eventually, pod, pvc};
 use crate::kinds;
-use crate::providers::Capability::{AdmissionPolicies, Rbac};
+use crate::providers::Capability::{AdmissionPolicies, Faults, Rbac};
 
 const WRITES: &str = "belayer-pod-writes";
 const DELETES: &str = "belayer-pod-deletes";
@@ -42,6 +44,9 @@ async fn shown(cluster: &Cluster) -> Result<()> {
     thief.deletes().await?;
     thief.updates_pods().await?;
     thief.updates_owners().await?;
+    if !cluster.can(Faults) {
+        thief.writes_beside_many_finalizers().await?;
+    }
     belayer_works(cluster).await
 }
 
@@ -246,6 +251,43 @@ impl Thief<'_> {
             added?;
             removed?;
         }
+        Ok(())
+    }
+
+    /// L1: a tenant can set so many finalizers that a search for each of them in a list occupies the API server for half a
+    /// minute with each write of Belayer's.
+    async fn writes_beside_many_finalizers(&self) -> Result<()> {
+        const MANY: usize = 20_000;
+        let theirs: Vec<_> = (0..MANY).map(|index| format!("a/{index}")).collect();
+        let pod = pod_of("many", json!({ "finalizers": theirs }))?;
+        let pods = self.cluster.pods();
+        pods.create(&PostParams::default(), &pod).await?;
+        let label = json!({ "metadata": { "labels": { "a": "b" } } });
+        let fastest = async |pods: &Api<DynamicObject>| {
+            let mut times = Vec::new();
+            for _ in 0..3 {
+                let begun = Instant::now();
+                let written = tried(pods, "many", &label).await;
+                times.push((begun.elapsed(), written.err()));
+            }
+            times
+                .into_iter()
+                .min_by_key(|(time, _)| *time)
+                .context("no time")
+        };
+        let belayers = kinds::pods(self.token, self.cluster.namespace());
+        let (checked, refused) = fastest(&belayers).await?;
+        ensure!(refused.is_some_and(|why| why.to_string().contains(WRITES)));
+        let (unchecked, refused) = fastest(&pods).await?;
+        ensure!(refused.is_none(), "{refused:?}");
+        let ratio = checked.as_secs_f64() / unchecked.as_secs_f64();
+        self.cluster.note(format!(
+            "{MANY} finalizers: with the policies a write takes {ratio:.1} times as long"
+        ));
+        ensure!(ratio < 5.0, "{checked:?} instead of {unchecked:?}");
+        let freed = json!({ "metadata": { "finalizers": null } });
+        pods.patch("many", &PatchParams::default(), &Patch::Merge(&freed))
+            .await?;
         Ok(())
     }
 
