@@ -81,6 +81,29 @@ fn crates_our_mutating_policy_adds_the_hold_at_creation() {
     assert_eq!(plain["metadata"].get("finalizers"), None);
 }
 
+/// Without the chart an admin adds the finalizers of the key `adopt` to a variable of the policy.
+#[test]
+fn a_finalizer_in_the_variable_adopted_can_be_removed() {
+    let names = "\"['']\"";
+    let policy = shipped!("pod-write-policy");
+    assert_eq!(policy.matches(names).count(), 1);
+    for (adopted, allowed) in [(names, false), ("\"['a.b/c']\"", true)] {
+        let sandbox = sandbox(&[&policy.replace(names, adopted)]);
+        let cluster = sandbox.cluster();
+        let pod = pod("p", json!({"finalizers": ["a.b/c", "d.e/f"]}));
+        create(cluster, "user", pod).unwrap();
+        let remove = |left: &[&str]| {
+            let body = json!({"metadata": {"finalizers": left}});
+            patch(cluster, BELAYER, "p", body).is_ok()
+        };
+        assert!(!remove(&["a.b/c"]), "of another one");
+        assert_eq!(remove(&["d.e/f"]), allowed);
+        if allowed {
+            assert!(!remove(&["a.b/c", "d.e/f"]), "added again");
+        }
+    }
+}
+
 /// Row "the rest of the list": Belayer's account can change its finalizers only, and delete only pods that failed.
 #[test]
 fn crates_our_validating_policies_limit_our_own_account() {

@@ -355,10 +355,3 @@ volumes:
 {{- if not $on }}{{ fail "no controller is enabled: see `controllers` in values.yaml" }}{{ end -}}
 {{- join "," $on -}}
 {{- end }}
-
-{{/* CEL: the finalizers of an object without some names, as one text, each between two line breaks (names contain none): a loop over ten
-thousand finalizers of a tenant would take minutes. */}}
-{{- define "belayer.otherFinalizers" -}}
-(([''] + {{ index . 0 }}.metadata.?finalizers.orValue([])).join('\n\n') + '\n')
-{{- range index . 1 }}.replace('\n{{ . }}\n', ''){{ end }}
-{{- end }}
