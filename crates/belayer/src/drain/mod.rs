@@ -39,9 +39,6 @@ use progress::ProgressPrinter;
 const PVC_CONTROLLER: &str =
     "persistentvolumeclaim-protection-controller of kube-controller-manager";
 
-/// Time limit of the read of Belayer's Deployments.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-
 /// Limits of all requests but releases: the cluster must stay usable during a drain.
 const QPS: f64 = 100.0;
 const BURST: u32 = 200;
@@ -181,8 +178,7 @@ fn decided_by_default(arguments: &DrainArguments) -> Option<&'static str> {
 /// Refuses to use the defaults if a Deployment in Belayer's `namespace` runs with a configuration file. The defaults may not
 /// select what that Belayer holds. Without an answer the drain goes on.
 async fn must_have_no_file(reader: &Reader, namespace: &str) -> Result<(), Failure> {
-    let read = with_configuration_file(reader, namespace);
-    let Ok(Some(name)) = tokio::time::timeout(ANSWER_WITHIN, read).await else {
+    let Some(name) = with_configuration_file(reader, namespace).await else {
         return Ok(());
     };
     Err(Failure::configuration(anyhow::anyhow!(

@@ -1,7 +1,6 @@
 //! The explainers of the controllers of this build.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use belayer_controller::{Configured, Site};
 use belayer_core::object::Resource;
@@ -10,6 +9,7 @@ use belayer_inspect::explain::{Belayer, ExplainError, Explainer, Explaining};
 use belayer_inspect::preflight::with_configuration_file;
 use belayer_inspect::reader::Reader;
 use futures::FutureExt as _;
+use tokio::sync::OnceCell;
 
 use super::lease;
 use crate::arguments::ReadArguments;
@@ -18,9 +18,6 @@ use crate::exit::Failure;
 
 /// The rule of an object that is held and not selected, in the tables of all controllers that select.
 const UNSELECTED: &str = "unselected";
-
-/// The time to find out whether Belayer runs with a configuration file.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// The controllers of this build, for a Belayer in `own_namespace`.
 ///
@@ -49,9 +46,12 @@ pub(super) fn belayer(
     Ok(Belayer {
         explainers: match config {
             Some(_) => explainers.collect(),
-            None => explainers
-                .map(|one| without_a_file(one, own_namespace))
-                .collect(),
+            None => {
+                let deployment = Arc::default();
+                explainers
+                    .map(|one| without_a_file(one, own_namespace, Arc::clone(&deployment)))
+                    .collect()
+            }
         },
         lease: lease(&source, own_namespace)?,
         gate: Some(GateObject::key(own_namespace)),
@@ -65,23 +65,28 @@ pub(super) fn belayer(
 }
 
 /// An explainer by the default configuration. It does not prove that nothing selects an object that Belayer holds if Belayer
-/// runs with a configuration file: that may select it.
-fn without_a_file(explainer: Explainer, own_namespace: &str) -> Explainer {
+/// runs with a configuration file: that may select it. The `deployment` with such a file is read once for all objects.
+fn without_a_file(
+    explainer: Explainer,
+    own_namespace: &str,
+    deployment: Arc<OnceCell<Option<String>>>,
+) -> Explainer {
     let explain = explainer.explain;
     let namespace: Arc<str> = own_namespace.into();
     let explain = move |kind, key, reader: Reader| -> Explaining {
         let (explained, namespace) = (explain(kind, key, reader.clone()), Arc::clone(&namespace));
+        let deployment = Arc::clone(&deployment);
         async move {
             let explained = explained.await?;
             if !explained.held || explained.row.name != UNSELECTED {
                 return Ok(explained);
             }
-            let read = with_configuration_file(&reader, &namespace);
-            match tokio::time::timeout(ANSWER_WITHIN, read).await {
-                Ok(Some(name)) => Err(ExplainError::NotTheConfiguration {
+            let read = || with_configuration_file(&reader, &namespace);
+            match deployment.get_or_init(read).await {
+                Some(name) => Err(ExplainError::NotTheConfiguration {
                     deployment: format!("{namespace}/{name}"),
                 }),
-                Ok(None) | Err(_) => Ok(explained),
+                None => Ok(explained),
             }
         }
         .boxed()

@@ -1,6 +1,7 @@
 //! The Deployments of Belayer in the cluster.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -14,6 +15,9 @@ use crate::reader::{Page, Reader, explain};
 
 /// The label of Belayer's Deployments.
 const LABEL: &str = "app.kubernetes.io/name=belayer";
+
+/// Time limit of the read of Belayer's Deployments.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// Maximum number of Deployments that are named and may not be Belayer.
 const NAMED: usize = 10;
@@ -78,7 +82,7 @@ pub(crate) async fn installations(
     found
 }
 
-/// The first Deployment of Belayer in `namespace` that runs with a configuration file, if they can be read.
+/// The first Deployment of Belayer in `namespace` that runs with a configuration file, if they can be read within 5 s.
 ///
 /// ```
 /// # async fn example(reader: &belayer_inspect::reader::Reader) {
@@ -93,7 +97,8 @@ pub(crate) async fn installations(
 pub async fn with_configuration_file(reader: &Reader, namespace: &str) -> Option<String> {
     let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
     let request = Request::get(path).query("labelSelector", LABEL);
-    let list: Page<WorkloadObject<Container>> = reader.json(&request).await.ok()?;
+    let read = reader.json::<Page<WorkloadObject<Container>>>(&request);
+    let list = tokio::time::timeout(ANSWER_WITHIN, read).await.ok()?.ok()?;
     let mut all = list.items.into_iter().flatten();
     let found = all.find(|one| {
         let mut containers = one.spec.template.spec.containers.iter();

@@ -10,7 +10,6 @@ use belayer_core::http::{
 };
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::workqueue::Backoff;
-use belayer_holds::conflict::OnConflict;
 use belayer_holds::names::FIELD_MANAGER;
 use belayer_holds::node_wipe::{self, Entry};
 use belayer_holds::runner::Stepped;
@@ -19,7 +18,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::requests::CreateMode;
+use super::requests::{CreateMode, looked_up};
 use super::{Execution, SOON};
 use crate::api::Wipe;
 use crate::component::pod_key;
@@ -315,7 +314,7 @@ impl Execution<'_> {
         let created = self
             .create(&wipes, &name, &object, CreateMode::Persisted)
             .await;
-        match OnConflict::LookUp.settle(created, (&wipes, &name)) {
+        match looked_up(created, (&wipes, &name)) {
             Ok(_) => Ok(true),
             // Its CRD is missing: the record continues without the wipe.
             Err(error) if error.class() == ErrorClass::NotFound => Ok(false),

@@ -264,8 +264,8 @@ fn t3_a_small_text_that_unpacks_to_a_lot_is_cut_off(#[case] bomb: String) {
 #[test]
 fn a9_an_offloaded_status_is_not_read() {
     let body = workflow(json!({"offloadNodeStatusVersion": "fnv:12", "nodes": table()}));
-    let told = read_at_once(&body, "u-1", asked()).unwrap_err();
-    assert_eq!(told, Unread::Offloaded);
+    let unread = read_at_once(&body, "u-1", asked()).unwrap_err();
+    assert_eq!(unread, Unread::Offloaded);
 }
 
 #[test]
