@@ -52,6 +52,10 @@ pub(crate) struct Simulate {
     /// Also print how often each rule, fault and event was reached
     #[arg(long)]
     coverage: bool,
+
+    /// Also print a digest of all writes of all runs: another build that behaves in the same way prints the same
+    #[arg(long)]
+    digest: bool,
 }
 
 impl Simulate {
@@ -83,6 +87,9 @@ impl Simulate {
         if self.coverage {
             print_coverage(&outcome.coverage);
         }
+        if self.digest {
+            print_digest(outcome.digest());
+        }
         print_violations(&outcome);
         let is_good = outcome.violations.is_empty();
         if !is_good && self.only.is_none() {
@@ -101,6 +108,8 @@ impl Simulate {
         let (sender, results) = mpsc::channel();
         let begun = Instant::now();
         let (mut coverage, mut failed) = (Coverage::default(), BTreeSet::new());
+        // Runs end in any order, which a sum does not depend on.
+        let mut sum: u64 = 0;
         std::thread::scope(|scope| {
             for _ in 0..jobs {
                 let (sender, next) = (sender.clone(), &next);
@@ -111,12 +120,14 @@ impl Simulate {
                             return;
                         }
                         // The record of all writes is dropped here, by the thread that has allocated it.
+                        let outcome = run(&Plan::of(seed));
+                        let digest = if self.digest { outcome.digest() } else { 0 };
                         let Outcome {
                             violations,
                             coverage,
                             ..
-                        } = run(&Plan::of(seed));
-                        if sender.send((seed, violations, coverage)).is_err() {
+                        } = outcome;
+                        if sender.send((seed, violations, coverage, digest)).is_err() {
                             return;
                         }
                     }
@@ -124,8 +135,9 @@ impl Simulate {
             }
             drop(sender);
             let mut reported = Instant::now();
-            for (done, (seed, violations, reached)) in results.iter().enumerate() {
+            for (done, (seed, violations, reached, digest)) in results.iter().enumerate() {
                 coverage.merge(reached);
+                sum = sum.wrapping_add(digest);
                 if let Some(first) = violations.first() {
                     failed.insert(seed);
                     anstream::println!("seed {seed} violates {first}");
@@ -144,6 +156,9 @@ impl Simulate {
         });
         if self.coverage {
             print_coverage(&coverage);
+        }
+        if self.digest {
+            print_digest(sum);
         }
         let took = begun.elapsed().as_secs_f64();
         let rate = self.seeds as f64 / took / jobs as f64;
@@ -210,6 +225,10 @@ fn print_violations(outcome: &Outcome) {
         anstream::println!("violated {violation}");
     }
     anstream::println!("{} violations", outcome.violations.len());
+}
+
+fn print_digest(digest: u64) {
+    anstream::println!("{digest:016x}  digest of all writes");
 }
 
 fn print_coverage(coverage: &Coverage) {

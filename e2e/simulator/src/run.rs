@@ -61,6 +61,17 @@ impl Outcome {
         self.record.iter().map(line).collect()
     }
 
+    /// A digest of [`Self::lines`] (FNV-1a).
+    pub(crate) fn digest(&self) -> u64 {
+        self.record
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325, |sum, write| {
+                line(write).bytes().fold(sum, |sum, byte| {
+                    (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+                })
+            })
+    }
+
     /// A run that could not begin.
     fn failed(why: &str) -> Self {
         Self {

@@ -20,6 +20,13 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 #[test]
+fn the_digest_depends_on_the_writes() {
+    let digest = |seed| run(&Plan::of(seed)).digest();
+    assert_eq!(digest(POLICIES), digest(POLICIES));
+    assert_ne!(digest(POLICIES), digest(POLICIES + 1));
+}
+
+#[test]
 fn seeds_differ() {
     let plans: BTreeSet<String> = (0..50)
         .map(|seed| format!("{:?}", Plan::of(seed).events))
