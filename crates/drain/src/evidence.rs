@@ -9,7 +9,7 @@ use belayer_holds::names::KUBERNETES_PVC_PROTECTION;
 use belayer_pvc_protection::uses::Users;
 
 /// Why a hold is removed. The [crate's example](crate) has the order of an admin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 pub enum Evidence {
     /// An admin ordered to remove every hold.
     Drained(Order),
@@ -25,13 +25,7 @@ pub enum Evidence {
 
 impl decision::Evidence for Evidence {
     fn name(&self) -> &'static str {
-        match self {
-            Self::Drained(_) => "Drained",
-            Self::Unselected(_) => "Unselected",
-            Self::SwitchedOff(_) => "SwitchedOff",
-            Self::HandedOver(_) => "HandedOver",
-            Self::Unused(_) => "Unused",
-        }
+        self.into()
     }
 }
 

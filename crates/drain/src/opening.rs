@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::http::{ErrorClass, Request, RequestError};
+use belayer_core::http::{ErrorClass, JSON, Request, RequestError};
 use belayer_core::informer::InformerState;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::watch;
@@ -163,13 +163,8 @@ async fn read(
     kind: &Resource,
     name: &str,
 ) -> Result<Option<Value>, RequestError> {
-    let key = ObjectKey::cluster(name);
-    let request = Request::get(kind.object_path(&key));
-    match executor.read(&request, Class::Evidence).await {
-        Ok(answer) => answer.json().map(Some),
-        Err(error) if error.is_gone(kind, &key) => Ok(None),
-        Err(error) => Err(error),
-    }
+    let found = executor.find(kind, &ObjectKey::cluster(name), JSON).await?;
+    found.map(|answer| answer.json()).transpose()
 }
 
 #[cfg(test)]

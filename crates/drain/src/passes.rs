@@ -67,13 +67,14 @@ pub enum Next {
 }
 
 /// Result of a run. The exit codes are documented.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// No hold of the purpose is left.
     Clean,
     /// Something failed, but was not denied: the server did not answer, or there was no progress.
+    #[default]
     Error,
     /// A hold must stay: a PVC in use that only Belayer protects.
     LeftOver,

@@ -179,8 +179,8 @@ impl Releaser<'_> {
         };
         match self.decoders.read(&answer) {
             // Another object has the name: this one is deleted. The next pass handles the other.
-            Ok(OwnerMeta(meta)) if meta.uid != object.meta.uid => Next::Gone,
-            Ok(OwnerMeta(meta)) => Next::Decide(Found {
+            Ok(OwnerMeta { meta }) if meta.uid != object.meta.uid => Next::Gone,
+            Ok(OwnerMeta { meta }) => Next::Decide(Found {
                 kind: object.kind.clone(),
                 meta,
                 seen: LogicalTime::now(),

@@ -15,7 +15,7 @@ pub use crate::site::GateState;
 pub const API_VERSION: &str = "drain.belayer.dev/v1alpha1";
 
 /// The result of a run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Report {

@@ -83,11 +83,7 @@ pub struct DrainParts {
 /// Removes holds from a cluster. A drain ends with an [outcome](crate::passes).
 pub struct Drain {
     site: Site,
-    purpose: Purpose,
-    kinds: Kinds,
-    selection: Box<dyn Selection>,
-    timeout: Duration,
-    except_namespaces: Vec<String>,
+    parts: DrainParts,
     users: Users,
     records: Records,
 }
@@ -112,37 +108,23 @@ pub enum DrainError {
 impl Drain {
     /// Creates a run without starting it.
     pub fn new(parts: DrainParts) -> Self {
-        let DrainParts {
-            executor,
-            reader,
-            namespace,
-            purpose,
-            kinds,
-            selection,
-            timeout,
-            except_namespaces,
-        } = parts;
-        let records = Records::new(Arc::clone(&executor), reader.clone());
+        let (executor, reader) = (&parts.executor, &parts.reader);
         Self {
             site: Site {
-                gate: GateClient::new(Arc::clone(&executor), &namespace),
-                executor,
+                gate: GateClient::new(Arc::clone(executor), &parts.namespace),
+                executor: Arc::clone(executor),
                 reader: reader.clone(),
-                namespace,
+                namespace: parts.namespace.clone(),
             },
-            purpose,
-            kinds,
-            selection,
-            timeout,
-            records,
-            except_namespaces,
-            users: Users::new(reader),
+            records: Records::new(Arc::clone(executor), reader.clone()),
+            users: Users::new(reader.clone()),
+            parts,
         }
     }
 
     /// Whether every hold is removed, and with them the policies that add holds.
     fn is_everything(&self) -> bool {
-        matches!(self.purpose, Purpose::Everything(_))
+        matches!(self.parts.purpose, Purpose::Everything(_))
     }
 
     /// Ends draining mode: holds are added again. Retries while the server is unavailable.
@@ -173,7 +155,7 @@ impl Drain {
         tokio::select! {
             biased;
             ended = resumed => ended,
-            () = tokio::time::sleep(self.timeout) => Err(unreachable()),
+            () = tokio::time::sleep(self.parts.timeout) => Err(unreachable()),
             () = self.report_silence(progress) => Err(unreachable()),
         }
     }
@@ -194,29 +176,15 @@ impl Drain {
                 dry_run: self.site.is_dry_run(),
                 ..Taken::default()
             },
-            outcome: Outcome::Error,
             exit_code: 1,
-            timed_out: false,
-            gate: GateState::Untouched,
-            new_holds: NewHolds::default(),
-            except_namespaces: self.except_namespaces.clone(),
-            left: Vec::new(),
-            refused: Vec::new(),
-            failed: Vec::new(),
-            unseen: Vec::new(),
-            dead_apis: Vec::new(),
-            handed_over: 0,
-            kubernetes_finalizers: 0,
-            notes: Vec::new(),
-            configured_kinds: !matches!(self.kinds, Kinds::Served),
-            passes: 0,
-            objects: 0,
-            seconds: 0.0,
+            except_namespaces: self.parts.except_namespaces.clone(),
+            configured_kinds: !matches!(self.parts.kinds, Kinds::Served),
+            ..Report::default()
         };
         let ended = tokio::select! {
             biased;
             ended = self.passes(started, &mut report, progress) => Some(ended?),
-            () = contact.silence(self.timeout) => None,
+            () = contact.silence(self.parts.timeout) => None,
             () = self.report_silence(progress) => None,
         };
         if ended.is_none() {
@@ -261,7 +229,7 @@ impl Drain {
             Duration::ZERO
         };
         self.check_excepted(report, progress).await;
-        let mut passes = Passes::new(self.timeout, settle);
+        let mut passes = Passes::new(self.parts.timeout, settle);
         loop {
             let mut pass = Pass {
                 begun: started.elapsed(),
@@ -325,7 +293,7 @@ impl Drain {
                 }
             }
         }
-        if matches!(self.kinds, Kinds::Served) && !report.unseen.is_empty() {
+        if matches!(self.parts.kinds, Kinds::Served) && !report.unseen.is_empty() {
             report.notes.push(
                 "with --configured-kinds, drain lists only the kinds that the configuration (--config) holds".to_owned(),
             );
@@ -339,7 +307,7 @@ impl Drain {
     /// Warns of an excepted namespace that does not exist: its name may be mistyped. Not an error, because
     /// the namespace may have been deleted.
     async fn check_excepted(&self, report: &mut Report, progress: &dyn Progress) {
-        for name in &self.except_namespaces {
+        for name in &self.parts.except_namespaces {
             if self.site.lacks_namespace(name).await {
                 let note = format!("namespace {name} does not exist (--except-namespace)");
                 progress.step(&format!("warning: {note}"));
@@ -350,7 +318,7 @@ impl Drain {
 
     /// The kinds to list. Retries while the server is unavailable.
     async fn kinds(&self, report: &mut Report) -> Result<Vec<Resource>, DrainError> {
-        if let Kinds::These(kinds) = &self.kinds {
+        if let Kinds::These(kinds) = &self.parts.kinds {
             return Ok(kinds.clone());
         }
         let mut pause = FIRST_PAUSE;
@@ -380,7 +348,7 @@ impl Drain {
 
     /// Whether a run lists this served kind.
     fn covers(&self, served: &Resource) -> bool {
-        match &self.kinds {
+        match &self.parts.kinds {
             Kinds::Served | Kinds::These(_) => true,
             Kinds::Among(some) => {
                 some.iter().any(|kind| kind.is_same_kind(served)) || is_policy_kind(served)
@@ -480,7 +448,7 @@ impl Drain {
                 }
             }
         };
-        let why = match tokio::time::timeout(self.timeout, unguarded).await {
+        let why = match tokio::time::timeout(self.parts.timeout, unguarded).await {
             // The API servers notice it late.
             Ok(Ok(Unguarded::Now)) => {
                 tokio::time::sleep(NOTICED).await;

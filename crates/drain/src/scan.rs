@@ -9,8 +9,8 @@ use belayer_core::http::{ErrorClass, METADATA_ONLY_LIST, RequestError};
 use belayer_core::informer::{Decoders, Page};
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Resource;
-use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, OwnerMeta};
-use belayer_inspect::reader::{self, Reader, again_if_expired, explain};
+use belayer_core::slim::{Keep, ObjectMeta, OwnerMeta};
+use belayer_inspect::reader::{Reader, again_if_expired, explain};
 
 use crate::holds::{HANDED_OVER, PREFIX, is_pvc};
 use crate::progress::Progress;
@@ -46,10 +46,7 @@ pub(crate) struct Scanned {
 
 /// Decodes metadata of any kind, in the format that the server prefers.
 pub(crate) fn decoders(keep: Keep) -> Decoders<OwnerMeta> {
-    Decoders::protobuf_or_json(DecodeContext {
-        keep,
-        interner: Interner::default(),
-    })
+    Decoders::protobuf_or_json(keep.into())
 }
 
 /// Lists these kinds.
@@ -119,16 +116,10 @@ async fn count_unheld(reader: &Reader, kind: &Resource) -> Option<u64> {
     let path = kind.path(None);
     let counted = again_if_expired(|| async {
         let (mut objects, mut held) = (0, false);
-        let read = reader.pages(&path, METADATA_ONLY_LIST, |answer| {
-            let read = reader::Page::read(&answer).map(|page: reader::Page<Item>| {
-                for Item { metadata } in page.items.into_iter().flatten() {
-                    let mut names = metadata.finalizers.into_iter().flatten();
-                    held |= names.any(|name| name.starts_with(PREFIX));
-                    objects += 1;
-                }
-                page.metadata.continue_token
-            });
-            async move { read }
+        let read = reader.items(&path, METADATA_ONLY_LIST, None, |item: Item| {
+            let mut names = item.metadata.finalizers.into_iter().flatten();
+            held |= names.any(|name| name.starts_with(PREFIX));
+            objects += 1;
         });
         read.await?;
         Ok((objects, held))
@@ -190,7 +181,7 @@ impl Scanned {
         for item in page.items {
             self.objects += 1;
             let meta = match item {
-                Ok(OwnerMeta(meta)) => meta,
+                Ok(OwnerMeta { meta }) => meta,
                 Err(bad) => {
                     let key = bad.key.map_or_else(String::new, |key| format!(" {key}"));
                     self.unseen.push(Unseen {

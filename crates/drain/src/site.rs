@@ -31,7 +31,7 @@ pub(crate) struct Site {
 }
 
 /// State of the gate after a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum GateState {
@@ -47,6 +47,7 @@ pub enum GateState {
     /// The API server does not serve the kind, so no replica can read a gate.
     NotServed,
     /// The run did not change it.
+    #[default]
     Untouched,
 }
 
@@ -366,11 +367,7 @@ fn guards() -> Resource {
 
 fn is_terminating(error: &RequestError) -> bool {
     error.api().is_some_and(|api| {
-        let cause = api.details.iter().flat_map(|details| &details.causes);
-        cause
-            .map(|cause| &cause.reason)
-            .any(|reason| reason == "NamespaceTerminating")
-            || api.message.contains("being terminated")
+        api.has_cause("NamespaceTerminating") || api.message.contains("being terminated")
     })
 }
 

@@ -47,7 +47,7 @@ impl Component<OwnerMeta> for Keeper {
     }
 
     fn observe(&self, object: &Stored<OwnerMeta>) -> ObjectMeta {
-        object.object.0.clone()
+        object.object.meta.clone()
     }
 
     /// A pure function of the snapshot: one arm per rule, at most one write.

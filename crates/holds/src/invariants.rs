@@ -16,7 +16,8 @@ use belayer_core::logical_time::LogicalTime;
 
 /// The invariants of Belayer. Each has a predicate here or is checked over a whole run by the
 /// scenarios. The [module's example](self) checks two of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "SCREAMING-KEBAB-CASE")]
 pub enum Invariant {
     /// Belayer never adds, removes or reorders a finalizer, label or annotation that is not Belayer's. Belayer's are
     /// the names in [`names`](crate::names), and on pods that a profile selects the finalizers that the admin
@@ -49,20 +50,8 @@ pub enum Invariant {
 
 impl Invariant {
     /// The name used in documents, tests and messages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Foreign => "FOREIGN",
-            Self::Evidence => "EVIDENCE",
-            Self::Identity => "IDENTITY",
-            Self::NoLateHold => "NO-LATE-HOLD",
-            Self::Liveness => "LIVENESS",
-            Self::InUse => "IN-USE",
-            Self::Order => "ORDER",
-            Self::OnePod => "ONE-POD",
-            Self::NoLoss => "NO-LOSS",
-            Self::RanOnce => "RAN-ONCE",
-            Self::Quiet => "QUIET",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -22,8 +22,7 @@ use futures::future::BoxFuture;
 
 use crate::names;
 use crate::view::{Answers, Objects};
-use belayer_core::executor::{Class, Executor};
-use belayer_core::http::Request;
+use belayer_core::executor::Executor;
 use belayer_core::informer::{Decoders, Lookup, Reading};
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
@@ -217,19 +216,15 @@ impl NamespaceReader {
     }
 
     async fn namespace(&self, query: &NamespaceQuery) -> Result<NamespaceState, ReadError> {
-        let namespaces = Resource::namespaces();
         let key = ObjectKey::cluster(Arc::clone(&query.0));
-        let request = Request::get(namespaces.object_path(&key))
-            .accept(self.decoders.accept(Reading::Object));
-        match self.executor.read(&request, Class::Evidence).await {
-            Ok(answer) => self
-                .decoders
-                .read(&answer)
-                .map(|namespace| NamespaceState::Present(namespace.meta))
-                .map_err(|error| ReadError::unusable(error.to_string())),
-            Err(error) if error.is_gone(&namespaces, &key) => Ok(NamespaceState::Gone),
-            Err(error) => Err(ReadError::from(error)),
-        }
+        let accept = self.decoders.accept(Reading::Object);
+        let kind = Resource::namespaces();
+        let Some(answer) = self.executor.find(&kind, &key, accept).await? else {
+            return Ok(NamespaceState::Gone);
+        };
+        let read = self.decoders.read(&answer);
+        read.map(|namespace| NamespaceState::Present(namespace.meta))
+            .map_err(|error| ReadError::unusable(error.to_string()))
     }
 }
 

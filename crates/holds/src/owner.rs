@@ -308,8 +308,8 @@ impl OwnerReader {
         let error = match self.get(resource.object_path(key)).await {
             Ok(answer) => {
                 return Ok(Some(match self.decoders.read(&answer) {
-                    Ok(OwnerMeta(meta)) if meta.uid == *uid => OwnerState::Present(meta),
-                    Ok(OwnerMeta(_)) => OwnerState::Gone(GoneProof(How::OtherUid)),
+                    Ok(OwnerMeta { meta }) if meta.uid == *uid => OwnerState::Present(meta),
+                    Ok(OwnerMeta { .. }) => OwnerState::Gone(GoneProof(How::OtherUid)),
                     Err(error) => {
                         OwnerState::Unknown(format!("the answer cannot be decoded: {error}"))
                     }

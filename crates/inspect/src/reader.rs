@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use belayer_core::executor::{Bounds, Class, Executor, Writes};
-use belayer_core::http::{Answer, ErrorClass, Pages, Request, RequestError};
+use belayer_core::http::{Answer, ErrorClass, JSON, Pages, Request, RequestError};
 use belayer_core::informer::{self, Decoders, Reading};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::names::FIELD_MANAGER;
@@ -186,52 +186,19 @@ impl Reader {
         }
     }
 
-    /// Reads a whole collection and passes each page to `page`.
+    /// Reads a collection, or the part of it that a query parameter such as `labelSelector` selects. Passes each page to
+    /// `page`, which returns its continue token. A page that is too large is requested again with half as many objects.
     ///
     /// # Errors
     ///
     /// As [`Reader::read`]. If a continue token has expired, the error has the class `Gone`.
-    pub async fn pages<F, Fut>(&self, path: &str, accept: &str, page: F) -> Result<(), RequestError>
-    where
-        F: FnMut(Answer) -> Fut,
-        Fut: Future<Output = Result<Option<String>, RequestError>>,
-    {
-        self.selected_pages(path, accept, None, page).await
-    }
-
-    /// Reads the objects of a collection that a label selector selects, and passes each page to `page`. A page that is too
-    /// large is requested again with half as many objects.
-    ///
-    /// # Errors
-    ///
-    /// As [`Reader::pages`].
-    pub async fn selected_pages<F, Fut>(
-        &self,
-        path: &str,
-        accept: &str,
-        selector: Option<&str>,
-        page: F,
-    ) -> Result<(), RequestError>
-    where
-        F: FnMut(Answer) -> Fut,
-        Fut: Future<Output = Result<Option<String>, RequestError>>,
-    {
-        let selector = selector.map(|selector| ("labelSelector", selector));
-        self.queried_pages(path, accept, selector, page).await
-    }
-
-    /// The same with any query parameter.
-    pub(crate) async fn queried_pages<F, Fut>(
+    pub async fn pages(
         &self,
         path: &str,
         accept: &str,
         query: Option<(&'static str, &str)>,
-        mut page: F,
-    ) -> Result<(), RequestError>
-    where
-        F: FnMut(Answer) -> Fut,
-        Fut: Future<Output = Result<Option<String>, RequestError>>,
-    {
+        mut page: impl FnMut(&Answer) -> Result<Option<String>, RequestError>,
+    ) -> Result<(), RequestError> {
         let mut pages = Pages::of(LARGE_PAGE);
         loop {
             let mut request = pages.request(path).accept(accept.to_owned());
@@ -242,10 +209,30 @@ impl Reader {
                 Err(error) if pages.halve(&error) => continue,
                 read => read?,
             };
-            if !pages.turn(page(answer).await?)? {
+            if !pages.turn(page(&answer)?)? {
                 return Ok(());
             }
         }
+    }
+
+    /// As [`Reader::pages`], with each object.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::pages`].
+    pub async fn items<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        accept: &str,
+        query: Option<(&'static str, &str)>,
+        mut item: impl FnMut(T),
+    ) -> Result<(), RequestError> {
+        let read = self.pages(path, accept, query, |answer| {
+            let page: Page<T> = Page::read(answer)?;
+            page.items.into_iter().flatten().for_each(&mut item);
+            Ok(page.metadata.continue_token)
+        });
+        read.await
     }
 
     /// As [`Reader::pages`], with each page as `decoders` read it.
@@ -260,12 +247,10 @@ impl Reader {
         mut page: impl FnMut(informer::Page<K>) -> Result<(), RequestError>,
     ) -> Result<(), RequestError> {
         let accept = decoders.accept(Reading::List);
-        let read = self.pages(path, &accept, |answer| {
-            let read = decoders.read_page(&answer).and_then(|mut read| {
-                let token = read.continue_token.take();
-                page(read).map(|()| token)
-            });
-            async move { read }
+        let read = self.pages(path, &accept, None, |answer| {
+            let mut read = decoders.read_page(answer)?;
+            let token = read.continue_token.take();
+            page(read).map(|()| token)
         });
         read.await
     }
@@ -278,14 +263,7 @@ impl Reader {
     pub async fn all<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, RequestError> {
         again_if_expired(|| async {
             let mut all = Vec::new();
-            self.pages(path, belayer_core::http::JSON, |answer| {
-                let read = Page::read(&answer).map(|page: Page<T>| {
-                    all.extend(page.items.into_iter().flatten());
-                    page.metadata.continue_token
-                });
-                async move { read }
-            })
-            .await?;
+            self.items(path, JSON, None, |item| all.push(item)).await?;
             Ok(all)
         })
         .await

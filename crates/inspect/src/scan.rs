@@ -236,9 +236,8 @@ async fn list(reader: &Reader, kind: &Arc<Kind>, scope: &Scope) -> Result<Part, 
     again_if_expired(|| async {
         let mut part = Part::default();
         reader
-            .pages(&path, METADATA_ONLY_LIST, |answer| {
-                let read = part.take(kind, &answer);
-                async move { read }
+            .pages(&path, METADATA_ONLY_LIST, None, |answer| {
+                part.take(kind, answer)
             })
             .await?;
         Ok(part)

@@ -38,6 +38,13 @@ pub struct Style {
     pub detail: Detail,
 }
 
+impl Style {
+    /// The text, with every line but the first indented by so many columns.
+    pub(crate) fn wrapped(self, text: &str, indent: usize) -> String {
+        wrapped(text, self.width.saturating_sub(indent), &" ".repeat(indent))
+    }
+}
+
 /// Level of detail. Part of a [`Style`], as in the [example](self).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
@@ -121,10 +128,10 @@ pub fn report(report: &Report, style: Style, paint: &dyn Paint) -> String {
                     .to_owned()
             }
         };
-        let _ = writeln!(out, "{}", wrapped(&text, style.width, ""));
+        let _ = writeln!(out, "{}", style.wrapped(&text, 0));
     }
     out.push('\n');
-    out.push_str(&paint.dim(&wrapped(&closing(report), style.width, "")));
+    out.push_str(&paint.dim(&style.wrapped(&closing(report), 0)));
     out.push('\n');
     out
 }
@@ -200,7 +207,7 @@ pub fn group(group: &Group, style: Style, paint: &dyn Paint) -> String {
 
 /// A label, and its text in a column beside it.
 fn field(label: &str, text: &str, style: Style, paint: &dyn Paint, out: &mut String) {
-    let text = wrapped(text, style.width.saturating_sub(16), "                ");
+    let text = style.wrapped(text, 16);
     let _ = writeln!(out, "    {} {text}", paint.dim(&format!("{label:<9}")));
 }
 
@@ -208,11 +215,7 @@ fn field(label: &str, text: &str, style: Style, paint: &dyn Paint, out: &mut Str
 fn heading(group: &Group, style: Style, paint: &dyn Paint, out: &mut String) {
     let verdict = group.verdict.words();
     let start = format!("[{}] {verdict}:", group.number);
-    let whole = wrapped(
-        &format!("{start} {}", group.headline),
-        style.width.saturating_sub(4),
-        "    ",
-    );
+    let whole = style.wrapped(&format!("{start} {}", group.headline), 4);
     let headline = whole.strip_prefix(&start).unwrap_or(&whole).trim_start();
     let verdict = paint.verdict(group.verdict, verdict);
     let _ = writeln!(
@@ -274,7 +277,7 @@ fn objects(group: &Group, style: Style, paint: &dyn Paint, out: &mut String) {
         }
         let _ = writeln!(out, "{}", row(&cells, "  ", style.width));
         for detail in &object.detail {
-            let text = wrapped(detail, style.width.saturating_sub(8), "        ");
+            let text = style.wrapped(detail, 8);
             let _ = writeln!(out, "      {} {text}", paint.dim("-"));
         }
     }
@@ -304,7 +307,7 @@ fn unseen(report: &Report, style: Style, out: &mut String) {
             .collect();
         if !these.is_empty() {
             let text = format!("{heading}: {}", these.join(", "));
-            let text = wrapped(&text, style.width.saturating_sub(2), "  ");
+            let text = style.wrapped(&text, 2);
             let _ = write!(out, "\n{text}\n");
         }
     }

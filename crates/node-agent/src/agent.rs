@@ -19,7 +19,7 @@ use belayer_core::informer::{
     Decoders, Event, Informer, InformerState, JsonDecoder, Store, Stored,
 };
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
+use belayer_core::slim::{Keep, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue, Workers};
 use belayer_holds::names::FIELD_MANAGER;
 use belayer_holds::names::WIPE_ANNOTATION;
@@ -116,12 +116,8 @@ impl Agent {
         settings.host.check()?;
         let wiper = Arc::new(Wiper::new(settings.layout)?);
         let queue: WorkQueue<ObjectKey> = WorkQueue::new(NAME);
-        let context = |keep| DecodeContext {
-            keep,
-            interner: Interner::default(),
-        };
-        let of_pods = context(Keep::nothing().annotations([WIPE_ANNOTATION]));
-        let pod_decoders = Decoders::protobuf_or_json(of_pods);
+        let of_pods = Keep::nothing().annotations([WIPE_ANNOTATION]);
+        let pod_decoders = Decoders::protobuf_or_json(of_pods.into());
         // Pods are read only to run handlers for them.
         let watched = (!settings.handlers.is_empty()).then(|| {
             let enqueue = queue.clone();
@@ -137,7 +133,7 @@ impl Agent {
         let (wipes, wipe_store) = Informer::builder(
             client.clone(),
             node_wipe::resource(),
-            Decoders::new(JsonDecoder::new(context(Keep::nothing()))),
+            Decoders::new(JsonDecoder::new(Keep::nothing().into())),
         )
         .fields(format!("metadata.name={node}"))
         .handler(Arc::new(move |event: &Event<NodeWipe>| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
+use belayer_core::http::{ErrorClass, JSON, PatchKind, Request, RequestError};
 use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder, Reading};
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::rng;
@@ -79,12 +79,9 @@ impl Api {
 
     /// Whether a live read shows that the pod exists, asks for wipes and has neither ended nor started a container.
     pub(crate) async fn is_starting(&self, key: &ObjectKey, uid: &Uid) -> Result<bool, ApiError> {
-        let request = Request::get(self.pods.object_path(key))
-            .accept(self.pod_decoders.accept(Reading::Object));
-        let answer = match self.executor.read(&request, Class::Evidence).await {
-            Ok(answer) => answer,
-            Err(error) if error.is_gone(&self.pods, key) => return Ok(false),
-            Err(error) => return Err(error.into()),
+        let accept = self.pod_decoders.accept(Reading::Object);
+        let Some(answer) = self.executor.find(&self.pods, key, accept).await? else {
+            return Ok(false);
         };
         let pod = self.pod_decoders.read(&answer);
         let pod = pod.map_err(|error| ApiError::Decode(error.to_string()))?;
@@ -93,11 +90,9 @@ impl Api {
 
     /// Live read of what is requested for a pod of this node: nothing if the list does not exist.
     pub(crate) async fn wipe_request(&self, uid: &Uid) -> Result<WipeRequest, ApiError> {
-        let read = Request::get(self.wipes.object_path(&self.list));
-        let answer = match self.executor.read(&read, Class::Evidence).await {
-            Ok(answer) => answer,
-            Err(error) if error.is_gone(&self.wipes, &self.list) => return Ok(WipeRequest::None),
-            Err(error) => return Err(error.into()),
+        let found = self.executor.find(&self.wipes, &self.list, JSON).await?;
+        let Some(answer) = found else {
+            return Ok(WipeRequest::None);
         };
         let decoder: JsonDecoder<NodeWipe> = JsonDecoder::new(DecodeContext::default());
         let list = decoder.decode_object(&answer.body);

@@ -372,14 +372,14 @@ impl PodFinalizer {
     /// another change that shows neither its end nor its deletion concerns only held pods that wait for it (A17).
     pub fn on_owner(&self, kind: &Resource, event: &Event<OwnerMeta>) {
         if let Event::Updated { old, new } = event {
-            self.note_change(kind, &old.object.0, &new.object.0);
+            self.note_change(kind, &old.object.meta, &new.object.meta);
         }
         let (owner, all) = match event {
             Event::Added { object, .. } => (object, true),
-            Event::Updated { old, new } if !new.object.0.differs(&old.object.0) => {
+            Event::Updated { old, new } if !new.object.meta.differs(&old.object.meta) => {
                 return self.on_status_of(new);
             }
-            Event::Updated { old, new } => (new, self.may_release_all(kind, &old.object.0, new)),
+            Event::Updated { old, new } => (new, self.may_release_all(kind, &old.object.meta, new)),
             Event::Deleted { last, .. } => (last, true),
             // Its CRD was deleted: of owners that went while the watch was down no event comes.
             Event::Unserved => {
@@ -391,7 +391,7 @@ impl PodFinalizer {
         for pod in self
             .parts
             .pods
-            .by_index(PODS_BY_OWNER, owner.object.0.uid.as_str())
+            .by_index(PODS_BY_OWNER, owner.object.meta.uid.as_str())
             .unwrap_or_default()
         {
             if all || pod.object.meta.is_deleting() || pod.object.is_ended() {
@@ -425,7 +425,7 @@ impl PodFinalizer {
         if !self.may_hold.load(Ordering::Acquire) {
             return;
         }
-        let owner = &owner.object.0;
+        let owner = &owner.object.meta;
         let pods = self
             .parts
             .pods
@@ -457,7 +457,7 @@ impl PodFinalizer {
 
     /// Whether the change of an owner may release pods that run.
     fn may_release_all(&self, kind: &Resource, old: &ObjectMeta, new: &Stored<OwnerMeta>) -> bool {
-        let new = &new.object.0;
+        let new = &new.object.meta;
         let finished = |owner: &ObjectMeta| {
             let profiles = self.profiles.iter();
             let mut profiles = profiles.filter(|profile| profile.owner.as_ref() == Some(kind));

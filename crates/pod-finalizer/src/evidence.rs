@@ -19,7 +19,7 @@ use crate::profile::Profile;
 use crate::status::{NodeRef, StatusState};
 
 /// Why a pod is released. A release by a rule of [`row`](crate::row) needs it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 pub enum Evidence {
     /// Rule 2: the pod has the annotation `belayer.dev/release: "true"` at the version the
     /// patch names.
@@ -67,21 +67,7 @@ impl Evidence {
 
 impl decision::Evidence for Evidence {
     fn name(&self) -> &'static str {
-        match self {
-            Self::AdminAsked { .. } => "AdminAsked",
-            Self::NamespaceTerminating(_) => "NamespaceTerminating",
-            Self::Unselected(_) => "Unselected",
-            Self::OwnerGone(_) => "OwnerGone",
-            Self::OwnerDeleting(_) => "OwnerDeleting",
-            Self::NoOwner => "NoOwner",
-            Self::Consumed(_) => "Consumed",
-            Self::Captured(_) => "Captured",
-            Self::NeverHeld(_) => "NeverHeld",
-            Self::EndedByDeletion(_) => "EndedByDeletion",
-            Self::NodeLost(_) => "NodeLost",
-            Self::EarlierRun(_) => "EarlierRun",
-            Self::ReleaseAfter => "ReleaseAfter",
-        }
+        self.into()
     }
 
     fn reach(&self) -> Reach {
@@ -98,21 +84,7 @@ impl decision::Evidence for Evidence {
 }
 
 /// The names of all kinds of evidence, for metrics that start at zero.
-pub const EVIDENCE_NAMES: &[&str] = &[
-    "AdminAsked",
-    "NamespaceTerminating",
-    "Unselected",
-    "OwnerGone",
-    "OwnerDeleting",
-    "NoOwner",
-    "Consumed",
-    "Captured",
-    "NeverHeld",
-    "EndedByDeletion",
-    "NodeLost",
-    "EarlierRun",
-    "ReleaseAfter",
-];
+pub const EVIDENCE_NAMES: &[&str] = <Evidence as strum::VariantNames>::VARIANTS;
 
 /// The pod belongs to an earlier run of its workflow, by a live read of the workflow's status: the
 /// workflow is unfinished and was retried after the pod was created, and no current node is the

@@ -214,7 +214,7 @@ impl PodFinalizer<Live> {
         let keep = component::keep_of_pods(&self.profiles);
         let pods: LiveStore<OwnerMeta> = live.store(Resource::pods(), keep);
         for pod in pods.list().await? {
-            let meta = Arc::new(Pod::new(pod.object.0.clone()));
+            let meta = Arc::new(Pod::new(pod.object.meta.clone()));
             self.note(
                 &Stored::fresh(meta, pod.first_seen),
                 UnselectedBy::Configuration,

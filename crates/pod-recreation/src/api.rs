@@ -190,7 +190,7 @@ pub struct Status {
 
 /// A state of the state machine. Part of the status of a record, which the rules of
 /// [`row`](crate::row) write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
 pub enum Phase {
     /// The pod was rejected, and is not changed.
     Rejected,
@@ -213,16 +213,7 @@ pub enum Phase {
 impl Phase {
     /// Its name in the API.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Rejected => "Rejected",
-            Self::Deleting => "Deleting",
-            Self::Waiting => "Waiting",
-            Self::Creating => "Creating",
-            Self::Recreated => "Recreated",
-            Self::Started => "Started",
-            Self::Exhausted => "Exhausted",
-            Self::Ended => "Ended",
-        }
+        self.into()
     }
 
     /// Whether the record has ended.
@@ -233,7 +224,7 @@ impl Phase {
 
 /// The condition types that Belayer uses. Others are not changed. Part of the status of a record,
 /// which the rules of [`row`](crate::row) write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 pub enum ConditionType {
     /// A pod of the chain was rejected, and its re-creation is pending.
     PodRejected,
@@ -260,17 +251,7 @@ pub enum ConditionType {
 impl ConditionType {
     /// Its name in the API.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::PodRejected => "PodRejected",
-            Self::StateWiped => "StateWiped",
-            Self::Recreated => "Recreated",
-            Self::Started => "Started",
-            Self::Exhausted => "Exhausted",
-            Self::CreateDenied => "CreateDenied",
-            Self::HoldKept => "HoldKept",
-            Self::Ready => "Ready",
-            Self::Stalled => "Stalled",
-        }
+        self.into()
     }
 }
 

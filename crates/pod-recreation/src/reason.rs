@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// The class of a reason. The [crate's example](crate) classifies some reasons.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
     /// The scheduler decided on outdated data: the pod fits on another node.
@@ -31,12 +32,7 @@ impl Class {
 
     /// Its name in the configuration.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Race => "race",
-            Self::Transient => "transient",
-            Self::Permanent => "permanent",
-            Self::Unknown => "unknown",
-        }
+        self.into()
     }
 }
 

@@ -38,7 +38,7 @@ pub struct Signs {
 }
 
 /// Something an admin should change. The [module's example](self) prints those for one mode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 pub enum Advice {
     /// Belayer only reports, and nothing adds `kubernetes.io/pvc-protection` to PVCs.
     Unprotected {
@@ -93,12 +93,7 @@ impl Advice {
 
     /// Its name, for logs and to suppress repetition.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Unprotected { .. } => "Unprotected",
-            Self::Unmountable { .. } => "Unmountable",
-            Self::LeftBehind { .. } => "LeftBehind",
-            Self::TwoAtWork { .. } => "TwoAtWork",
-        }
+        self.into()
     }
 }
 

@@ -10,7 +10,7 @@ use crate::snapshot::{CachedUsers, PvcView};
 use crate::uses::Users;
 
 /// Why a PVC is released. A release by a rule of [`row`](crate::row) needs it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 pub enum Evidence {
     /// Rule 4: no pod uses the PVC, by a live read begun after its deletion was seen.
     Unused(Unused),
@@ -20,10 +20,7 @@ pub enum Evidence {
 
 impl decision::Evidence for Evidence {
     fn name(&self) -> &'static str {
-        match self {
-            Self::Unused(_) => "Unused",
-            Self::OwnerFinished(_) => "OwnerFinished",
-        }
+        self.into()
     }
 
     /// An unused PVC needs none of Belayer's finalizers: if Belayer was switched from its own finalizer to
@@ -34,7 +31,7 @@ impl decision::Evidence for Evidence {
 }
 
 /// The names of all kinds of evidence, for metrics that start at zero.
-pub const EVIDENCE_NAMES: &[&str] = &["Unused", "OwnerFinished"];
+pub const EVIDENCE_NAMES: &[&str] = <Evidence as strum::VariantNames>::VARIANTS;
 
 /// A live read of the namespace's pods, begun after the PVC's deletion was seen, found no user. A
 /// release by a rule of [`row`](crate::row) needs it.

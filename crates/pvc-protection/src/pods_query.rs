@@ -17,7 +17,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use hashbrown::HashMap;
 
-use belayer_core::executor::{Class, Executor};
+use belayer_core::executor::Executor;
 use belayer_core::http::Pages;
 use belayer_core::informer::{Decoders, Page, Reading, Store};
 use belayer_core::object::{Resource, ResourceVersion, Uid};
@@ -270,39 +270,20 @@ impl PodsReader {
     }
 
     async fn page(&self, path: &str, pages: &mut Pages) -> Result<Page<Pod>, ReadError> {
-        let answer = loop {
-            let request = pages
-                .request(path)
-                .accept(self.decoders.accept(Reading::List))
-                .timeout(PAGE_TIMEOUT)
-                .body_limit(PAGE_LIMIT);
-            match self.executor.read(&request, Class::Evidence).await {
-                Ok(answer) => break answer,
-                Err(error) if pages.halve(&error) => {}
-                Err(error) => return Err(ReadError::from(error)),
-            }
+        let accept = self.decoders.accept(Reading::List);
+        let request = |pages: &Pages| {
+            let request = pages.request(path).accept(accept.clone());
+            request.timeout(PAGE_TIMEOUT).body_limit(PAGE_LIMIT)
         };
-        self.decoders
-            .read_page(&answer)
-            .map_err(|error| ReadError::unusable(error.to_string()))
+        let answer = self.executor.page(pages, request).await?;
+        Ok(self.decoders.read_page(&answer)?)
     }
 }
 
 /// A pod that cannot be decoded may use any PVC, so the list is then not an answer.
 fn note_all(listed: &mut Listed, page: Page<Pod>) -> Result<(), ReadError> {
-    for item in page.items {
-        match item {
-            Ok(pod) => listed.note(&pod),
-            Err(bad) => {
-                let whose = bad
-                    .key
-                    .map_or_else(|| "of unknown name".to_owned(), |key| key.to_string());
-                return Err(ReadError::unusable(format!(
-                    "the pod {whose} cannot be read: {}",
-                    bad.why
-                )));
-            }
-        }
+    for pod in page.items {
+        listed.note(&pod?);
     }
     Ok(())
 }

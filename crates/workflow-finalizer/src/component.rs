@@ -122,7 +122,7 @@ impl<V: View> WorkflowFinalizer<V> {
     }
 
     fn view(&self, workflow: &Stored<OwnerMeta>) -> WorkflowView {
-        let meta = &workflow.object.0;
+        let meta = &workflow.object.meta;
         let is_argo = argo::is_workflow(&self.rule.kind);
         let query = self.pods_query(meta);
         // The index is read after the answer: the store may have reached the version of the answer.
@@ -180,19 +180,19 @@ impl WorkflowFinalizer {
                 } else {
                     changed
                 };
-                self.note(&object.object.0, by);
-                if object.object.0.is_deleting() {
-                    self.raise_pods(&object.object.0);
+                self.note(&object.object.meta, by);
+                if object.object.meta.is_deleting() {
+                    self.raise_pods(&object.object.meta);
                 }
             }
             Event::Updated { old, new } => {
-                self.note(&new.object.0, changed);
-                if new.object.0.is_deleting() && !old.object.0.is_deleting() {
-                    self.raise_pods(&new.object.0);
+                self.note(&new.object.meta, changed);
+                if new.object.meta.is_deleting() && !old.object.meta.is_deleting() {
+                    self.raise_pods(&new.object.meta);
                 }
             }
             Event::Deleted { last, .. } => {
-                self.held_objects.note(&last.object.0.key, None);
+                self.held_objects.note(&last.object.meta.key, None);
             }
             Event::Unserved => {
                 self.unserved.store(true, Ordering::Relaxed);
@@ -203,7 +203,7 @@ impl WorkflowFinalizer {
                 tracing::info!(kind = %self.rule.kind, objects = self.parts.workflows.len(), "this kind is served");
                 // After the kind was not served, objects that still exist cause no event.
                 self.parts.workflows.for_each(|workflow| {
-                    self.note(&workflow.object.0, UnselectedBy::Configuration);
+                    self.note(&workflow.object.meta, UnselectedBy::Configuration);
                 });
                 self.unserved.store(false, Ordering::Relaxed);
             }
@@ -235,14 +235,14 @@ impl WorkflowFinalizer {
         let name = namespace.object.meta.key.name();
         let mut keys = Vec::new();
         self.parts.workflows.for_each(|workflow| {
-            let meta = &workflow.object.0;
+            let meta = &workflow.object.meta;
             if meta.key.namespace() == Some(name) {
                 keys.push(meta.key.clone());
             }
         });
         for key in keys {
             note_current(&self.parts.workflows, &key, |workflow| match workflow {
-                Some(workflow) => self.note(&workflow.object.0, UnselectedBy::Labels),
+                Some(workflow) => self.note(&workflow.object.meta, UnselectedBy::Labels),
                 None => drop(self.held_objects.note(&key, None)),
             });
             self.parts.queue.add(key, Priority::Normal);
@@ -286,7 +286,7 @@ impl WorkflowFinalizer {
         let Some(workflow) = found else {
             return;
         };
-        let meta = &workflow.object.0;
+        let meta = &workflow.object.meta;
         let key = meta.key.clone();
         if meta.uid != owner.uid || !meta.is_deleting() || !held(meta) {
             return;
@@ -315,7 +315,7 @@ fn held(workflow: &ObjectMeta) -> bool {
 
 fn deletion(workflow: &Stored<OwnerMeta>) -> Option<Deletion> {
     Some(Deletion {
-        since: workflow.object.0.deletion_timestamp?,
+        since: workflow.object.meta.deletion_timestamp?,
         seen: workflow.deletion_seen?,
     })
 }
@@ -335,7 +335,7 @@ impl<V: View> Component<OwnerMeta> for WorkflowFinalizer<V> {
     }
 
     fn interest(&self, change: &Change<'_, OwnerMeta>) -> Option<Priority> {
-        let workflow = &change.new?.object.0;
+        let workflow = &change.new?.object.meta;
         let quiet = change.source.quiet();
         let held = held(workflow);
         if workflow.is_deleting() {
@@ -348,7 +348,7 @@ impl<V: View> Component<OwnerMeta> for WorkflowFinalizer<V> {
     fn observe(&self, workflow: &Stored<OwnerMeta>) -> Snapshot {
         Snapshot {
             workflow: Some(self.view(workflow)),
-            mass_release: self.held_objects.mass_release(&workflow.object.0.key),
+            mass_release: self.held_objects.mass_release(&workflow.object.meta.key),
             resync: self.resync,
         }
     }

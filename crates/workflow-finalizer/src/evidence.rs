@@ -12,7 +12,7 @@ use belayer_holds::selection::NotSelected;
 use crate::pods_query::PodsState;
 
 /// Why a workflow is released. A release by a rule of [`row`](crate::row) needs it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 pub enum Evidence {
     /// Rule 1: nothing selects the workflow at the version the patch names.
     Unselected(NotSelected),
@@ -23,15 +23,11 @@ pub enum Evidence {
 }
 
 /// The names of all kinds of evidence, for metrics that start at zero.
-pub const EVIDENCE_NAMES: &[&str] = &["Unselected", "NoPodHeld", "KeptRunning"];
+pub const EVIDENCE_NAMES: &[&str] = <Evidence as strum::VariantNames>::VARIANTS;
 
 impl decision::Evidence for Evidence {
     fn name(&self) -> &'static str {
-        match self {
-            Self::Unselected(_) => "Unselected",
-            Self::NoPodHeld(_) => "NoPodHeld",
-            Self::KeptRunning(_) => "KeptRunning",
-        }
+        self.into()
     }
 }
 

@@ -47,7 +47,7 @@ async fn explain(
         seen = live.decide(&finalizer, &workflow).await?;
     }
     let (snapshot, decision) = seen;
-    let workflow = &workflow.object.0;
+    let workflow = &workflow.object.meta;
     let view = snapshot.workflow.as_ref();
     let held = view.is_some_and(|view| view.held);
     Ok(Explained {
@@ -90,7 +90,7 @@ fn finalizer(live: &Live, settings: &Settings, rule: &OwnerRule) -> WorkflowFina
 async fn count(finalizer: &WorkflowFinalizer<Live>) -> Result<(), ExplainError> {
     finalizer.parts.namespaces.list().await?;
     for workflow in finalizer.parts.workflows.list().await? {
-        finalizer.note(&workflow.object.0, UnselectedBy::Configuration);
+        finalizer.note(&workflow.object.meta, UnselectedBy::Configuration);
     }
     Ok(())
 }

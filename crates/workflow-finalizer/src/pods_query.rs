@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use hashbrown::HashSet;
-use serde::Deserialize;
 
-use belayer_core::executor::{Class, Executor};
-use belayer_core::http::{METADATA_ONLY_LIST, Pages, Request, RequestError};
-use belayer_core::informer::Store;
-use belayer_core::object::{Resource, ResourceVersion, Uid};
+use belayer_core::executor::Executor;
+use belayer_core::http::{METADATA_ONLY_LIST, Pages, Request};
+use belayer_core::informer::{Decoders, JsonDecoder, Page, Store};
+use belayer_core::object::{Resource, Uid};
 use belayer_core::queries::{LiveReader, Pace, Query, ReadError};
-use belayer_core::slim::Pod;
+use belayer_core::slim::{Keep, ObjectMeta, OwnerMeta, Pod};
 use belayer_holds::names;
 
 /// Pods per page.
@@ -124,13 +123,19 @@ impl Query for PodsQuery {
 #[derive(Debug)]
 pub struct PodsReader {
     executor: Arc<Executor>,
+    decoders: Decoders<OwnerMeta>,
     pods: Option<Store<Pod>>,
 }
 
 impl PodsReader {
     /// Reads through `executor`; `pods` is the informer's store, if there is an informer.
     pub fn new(executor: Arc<Executor>, pods: Option<Store<Pod>>) -> Self {
-        Self { executor, pods }
+        let keep = Keep::nothing().finalizers([names::POD_STATUS_HOLD]);
+        Self {
+            executor,
+            decoders: Decoders::new(JsonDecoder::new(keep.into())),
+            pods,
+        }
     }
 
     async fn pods(&self, query: &PodsQuery) -> Result<PodsState, ReadError> {
@@ -138,10 +143,13 @@ impl PodsReader {
             let before = pods.resource_version();
             let mut pages = Pages::of(FIRST_PAGE);
             let mut first = self.page(&mut pages, |pages| query.list(pages)).await?;
-            if !pages.turn(first.metadata.next.take())? {
-                return Ok(PodsState::HeldOf(Arc::new(first.owners().collect())));
+            let now = first.resource_version;
+            if !pages.turn(first.continue_token.take())? {
+                let mut owners = HashSet::new();
+                note_owners(&mut owners, first)?;
+                return Ok(PodsState::HeldOf(Arc::new(owners)));
             }
-            if pods.reaches_soon(first.version()?, before).await {
+            if pods.reaches_soon(now, before).await {
                 return Ok(PodsState::StoreReached);
             }
         }
@@ -152,32 +160,24 @@ impl PodsReader {
         let mut owners = HashSet::new();
         let mut pages = Pages::of(PAGE);
         loop {
-            let page = self
+            let mut page = self
                 .page(&mut pages, |pages| query.list_of_workflows(pages))
                 .await?;
-            owners.extend(page.owners());
-            if !pages.turn(page.metadata.next)? {
+            let next = page.continue_token.take();
+            note_owners(&mut owners, page)?;
+            if !pages.turn(next)? {
                 return Ok(PodsState::HeldOf(Arc::new(owners)));
             }
         }
     }
 
-    /// A page, with half as many pods as long as it is too large.
     async fn page(
         &self,
         pages: &mut Pages,
         request: impl Fn(&Pages) -> Request,
-    ) -> Result<List, ReadError> {
-        let answer = loop {
-            match self.executor.read(&request(pages), Class::Evidence).await {
-                Err(error) if pages.halve(&error) => {}
-                answer => break answer,
-            }
-        };
-        answer
-            .and_then(|answer| answer.json())
-            .and_then(List::checked)
-            .map_err(ReadError::from)
+    ) -> Result<Page<OwnerMeta>, ReadError> {
+        let answer = self.executor.page(pages, request).await?;
+        Ok(self.decoders.read_page(&answer)?)
     }
 }
 
@@ -187,97 +187,33 @@ impl LiveReader<PodsQuery> for PodsReader {
     }
 }
 
-#[derive(Debug, Deserialize)]
-struct List {
-    kind: String,
-    #[serde(default)]
-    metadata: ListMeta,
-    /// The API server writes `null` for an empty list of metadata. A body without the field is not a list.
-    #[serde(deserialize_with = "Option::deserialize")]
-    items: Option<Vec<Item>>,
-}
-
-impl List {
-    /// Fails if the body is not a list, so that it is not treated as an empty one.
-    fn checked(self) -> Result<Self, RequestError> {
-        if self.kind.ends_with("List") {
-            return Ok(self);
-        }
-        Err(RequestError::Decode(format!(
-            "expected a list of pods, got kind {:?}",
-            self.kind
-        )))
+/// Adds the owners of the held pods of a page. A pod that cannot be decoded may be held, so the page is then not an answer.
+fn note_owners(owners: &mut HashSet<Uid>, page: Page<OwnerMeta>) -> Result<(), ReadError> {
+    for pod in page.items {
+        owners.extend(owner_if_held(&pod?.meta));
     }
-
-    /// The owners of the held pods of this page.
-    fn owners(&self) -> impl Iterator<Item = Uid> {
-        self.items.iter().flatten().flat_map(Item::owners_if_held)
-    }
-
-    /// The version at which the server answered.
-    fn version(&self) -> Result<ResourceVersion, ReadError> {
-        let text = &self.metadata.resource_version;
-        ResourceVersion::parse(text).ok_or_else(|| {
-            ReadError::unusable(format!(
-                "invalid resourceVersion {text:?} of a list of pods"
-            ))
-        })
-    }
+    Ok(())
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ListMeta {
-    #[serde(default)]
-    resource_version: String,
-    #[serde(default, rename = "continue")]
-    next: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Item {
-    metadata: Metadata,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata {
-    #[serde(default)]
-    finalizers: Option<Vec<String>>,
-    #[serde(default)]
-    owner_references: Option<Vec<Owner>>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Owner {
-    uid: String,
-    #[serde(default)]
-    controller: Option<bool>,
-}
-
-impl Item {
-    /// The owners of the pod, if it is held.
-    fn owners_if_held(&self) -> impl Iterator<Item = Uid> {
-        let Metadata {
-            finalizers,
-            owner_references,
-        } = &self.metadata;
-        let mut finalizers = finalizers.iter().flatten();
-        // A pod that only pod-recreation holds waits for its node, and has no result that could be lost.
-        let held = finalizers.any(|have| have == names::POD_STATUS_HOLD);
-        // As the index of the store: the pod's result belongs to its controller.
-        let owners = owner_references.iter().flatten();
-        let owners = owners.filter(move |owner| held && owner.controller == Some(true));
-        owners.map(|owner| Uid::new(owner.uid.as_str()))
-    }
+/// The controller of the pod, to which its result belongs, if it is held. A pod that only pod-recreation holds waits for
+/// its node, and has no result that could be lost.
+fn owner_if_held(pod: &ObjectMeta) -> Option<Uid> {
+    let controller = pod.controller.as_ref();
+    let held = pod.has_finalizer(names::POD_STATUS_HOLD);
+    controller.filter(|_| held).map(|owner| owner.uid.clone())
 }
 
 #[cfg(test)]
 mod tests {
+    use belayer_core::informer::Decoder as _;
     use rstest::rstest;
     use serde_json::json;
 
     use super::*;
+
+    fn decoder() -> JsonDecoder<OwnerMeta> {
+        JsonDecoder::new(Keep::nothing().into())
+    }
 
     #[rstest]
     #[case::held_and_owned(json!(["belayer.dev/pod-status"]), json!([{"uid": "u-1", "controller": true}]), true)]
@@ -292,24 +228,27 @@ mod tests {
         #[case] owners: serde_json::Value,
         #[case] counts: bool,
     ) {
-        let item: Item = serde_json::from_value(
-            json!({"metadata": {"finalizers": finalizers, "ownerReferences": owners}}),
-        )
-        .unwrap();
-        assert_eq!(
-            item.owners_if_held().any(|owner| owner.as_str() == "u-1"),
-            counts
+        let mut pod = json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": "1"}});
+        pod["metadata"]["finalizers"] = finalizers;
+        pod["metadata"]["ownerReferences"] = owners;
+        let owner = owner_if_held(
+            &decoder()
+                .decode_object(pod.to_string().as_bytes())
+                .unwrap()
+                .meta,
         );
+        assert_eq!(owner.is_some_and(|uid| uid.as_str() == "u-1"), counts);
     }
 
     #[rstest]
-    #[case::null(json!({"kind": "PartialObjectMetadataList", "metadata": {}, "items": null}), true)]
-    #[case::empty(json!({"kind": "PodList", "metadata": {}, "items": []}), true)]
-    #[case::without_items(json!({"kind": "PodList", "metadata": {}}), false)]
-    #[case::no_list_at_all(json!({"kind": "Status", "metadata": {}}), false)]
+    #[case::null(json!({"metadata": {"resourceVersion": "1"}, "items": null}), true)]
+    #[case::empty(json!({"metadata": {"resourceVersion": "1"}, "items": []}), true)]
+    #[case::without_items(json!({"metadata": {"resourceVersion": "1"}}), false)]
+    #[case::damaged_pod(json!({"metadata": {"resourceVersion": "1"}, "items": [{"metadata": {}}]}), false)]
     #[case::anything(json!({}), false)]
-    fn only_a_list_is_accepted(#[case] body: serde_json::Value, #[case] is: bool) {
-        let read = serde_json::from_value::<List>(body);
-        assert_eq!(read.is_ok_and(|list| list.checked().is_ok()), is);
+    fn only_a_complete_list_is_accepted(#[case] body: serde_json::Value, #[case] is: bool) {
+        let read = decoder().decode_page(&body.to_string().into());
+        let noted = read.map(|page| note_owners(&mut HashSet::new(), page));
+        assert_eq!(noted.is_ok_and(|noted| noted.is_ok()), is);
     }
 }

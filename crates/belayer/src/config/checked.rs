@@ -1,5 +1,6 @@
 //! Keys of the file, checked and converted.
 
+use std::fmt;
 use std::time::Duration;
 
 use belayer_core::duration;
@@ -7,7 +8,7 @@ use clap::ValueEnum as _;
 
 use super::process::LimitsConfig;
 use super::{ConfigError, Source};
-use crate::logging::{Levels, LogArguments, LogFormat};
+use crate::logging::{LogArguments, LogFormat};
 use crate::server::BindAddress;
 
 /// The durations of the leader election that the file sets.
@@ -22,23 +23,28 @@ pub struct ElectionTimes {
 }
 
 impl Source {
+    /// The value of a key that may be missing.
+    fn parsed<T, E: fmt::Display>(
+        &self,
+        key: &str,
+        text: Option<&str>,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Result<Option<T>, ConfigError> {
+        let parsed = text.map(parse).transpose();
+        parsed.map_err(|error| self.error(key, error.to_string()))
+    }
+
     /// The durations of `leaderElection`.
     ///
     /// # Errors
     /// If one of them is not a duration.
     pub fn election_times(&self) -> Result<ElectionTimes, ConfigError> {
         let config = &self.config.leader_election;
-        let read = |key: &str, text: &Option<String>| {
-            let Some(text) = text else { return Ok(None) };
-            let wrong = |error: duration::InvalidDuration| {
-                self.error(format!("leaderElection.{key}"), error.to_string())
-            };
-            duration::parse(text).map(Some).map_err(wrong)
-        };
+        let read = |key, text: &Option<String>| self.parsed(key, text.as_deref(), duration::parse);
         Ok(ElectionTimes {
-            lease_duration: read("leaseDuration", &config.lease_duration)?,
-            renew_deadline: read("renewDeadline", &config.renew_deadline)?,
-            retry_period: read("retryPeriod", &config.retry_period)?,
+            lease_duration: read("leaderElection.leaseDuration", &config.lease_duration)?,
+            renew_deadline: read("leaderElection.renewDeadline", &config.renew_deadline)?,
+            retry_period: read("leaderElection.retryPeriod", &config.retry_period)?,
         })
     }
 
@@ -48,18 +54,14 @@ impl Source {
     /// If one of them is not an address.
     pub fn endpoints(&self) -> Result<[Option<BindAddress>; 3], ConfigError> {
         let config = &self.config.endpoints;
-        let read = |key: &str, text: &Option<String>| {
-            let Some(text) = text else { return Ok(None) };
-            let parsed: Result<BindAddress, _> = text.parse();
-            let wrong = |error: crate::server::ParseBindAddressError| {
-                self.error(format!("endpoints.{key}"), error.to_string())
-            };
-            parsed.map(Some).map_err(wrong)
-        };
+        let read = |key, text: &Option<String>| self.parsed(key, text.as_deref(), str::parse);
         Ok([
-            read("metricsBindAddress", &config.metrics_bind_address)?,
-            read("healthProbeBindAddress", &config.health_probe_bind_address)?,
-            read("debugBindAddress", &config.debug_bind_address)?,
+            read("endpoints.metricsBindAddress", &config.metrics_bind_address)?,
+            read(
+                "endpoints.healthProbeBindAddress",
+                &config.health_probe_bind_address,
+            )?,
+            read("endpoints.debugBindAddress", &config.debug_bind_address)?,
         ])
     }
 
@@ -94,22 +96,11 @@ impl Source {
     /// If a value is not a format or a level.
     pub fn logging(&self, arguments: &LogArguments) -> Result<LogArguments, ConfigError> {
         let config = &self.config.logging;
-        let format = match &config.format {
-            Some(text) => Some(LogFormat::from_str(text, false).map_err(|_| {
-                let message = format!("invalid log format {text:?}: use text or json");
-                self.error("logging.format", message)
-            })?),
-            None => None,
-        };
-        let levels = match &config.level {
-            Some(text) => {
-                let wrong = |error: crate::logging::ParseLevelsError| {
-                    self.error("logging.level", error.to_string())
-                };
-                Some(text.parse::<Levels>().map_err(wrong)?)
-            }
-            None => None,
-        };
+        let format = self.parsed("logging.format", config.format.as_deref(), |text| {
+            LogFormat::from_str(text, false)
+                .map_err(|_| format!("invalid log format {text:?}: use text or json"))
+        })?;
+        let levels = self.parsed("logging.level", config.level.as_deref(), str::parse)?;
         Ok(LogArguments {
             log_format: arguments.log_format.or(format),
             log_level: arguments.log_level.clone().or(levels),

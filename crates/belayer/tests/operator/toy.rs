@@ -156,7 +156,7 @@ impl Component<OwnerMeta> for Keeper {
     }
 
     fn observe(&self, object: &Stored<OwnerMeta>) -> ObjectMeta {
-        object.object.0.clone()
+        object.object.meta.clone()
     }
 
     fn decide(seen: &ObjectMeta, _: Timestamp) -> Decision<Done, Infallible> {

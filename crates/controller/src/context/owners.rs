@@ -59,7 +59,7 @@ impl Owners {
             let (kind, queries) = (watched.resource.clone(), queries.clone());
             watched.on_event(move |event| {
                 if let Event::Deleted { last, .. } = event {
-                    queries.outdate(&OwnerQuery::about(kind.clone(), &last.object.0));
+                    queries.outdate(&OwnerQuery::about(kind.clone(), &last.object.meta));
                 }
             });
         }

@@ -21,7 +21,7 @@ use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::queries::{LiveAnswer, LiveReader, Query, ReadError, Waiter, read};
 use belayer_core::slim::json::SlimJson;
-use belayer_core::slim::{DecodeContext, Interner, Keep, Slim};
+use belayer_core::slim::{Keep, Slim};
 use belayer_holds::decision::Decision;
 use belayer_holds::namespace::{NamespaceQuery, NamespaceReader};
 use belayer_holds::owner::{OwnerQuery, OwnerReader};
@@ -73,10 +73,7 @@ impl Live {
 
     /// Decoders of a kind whose rules read the labels and annotations in `keep`.
     pub fn decoders<K: SlimJson>(&self, keep: Keep) -> Decoders<K> {
-        Decoders::new(JsonDecoder::new(DecodeContext {
-            keep,
-            interner: Interner::default(),
-        }))
+        Decoders::new(JsonDecoder::new(keep.into()))
     }
 
     /// The objects of a kind.

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-use super::limits::Class;
+use super::limits::{Class, Ticket, Waiter};
 use super::window::{Load, Window};
 use crate::fair_queue::FairQueue;
 use crate::http::{ApiError, ErrorClass, RequestError};
@@ -114,7 +114,7 @@ struct State {
     paused: Option<Pause>,
     /// Slots that are taken.
     in_flight: usize,
-    waiting: FairQueue<Ticket>,
+    waiting: FairQueue<Ticket<Slot>>,
     /// Whether a task waits for the end of the pause.
     timer_runs: bool,
     /// Whether the overload was logged.
@@ -133,18 +133,6 @@ struct Pause {
 pub(super) struct Slot {
     /// `None` once it was returned.
     lane: Option<Arc<Lane>>,
-}
-
-/// Receives slots for keys that wait without a task.
-pub(super) trait SlotWaiter: Send + Sync {
-    /// A slot is reserved for `key`.
-    fn served(&self, key: ObjectKey, slot: Slot);
-}
-
-/// A place in the queue of a lane.
-enum Ticket {
-    Task(oneshot::Sender<Slot>),
-    Key(ObjectKey, Weak<dyn SlotWaiter>),
 }
 
 impl Lane {
@@ -229,12 +217,12 @@ impl Lane {
     }
 
     /// Calls `waiter` as soon as there is a slot for `key`.
-    pub(super) fn enqueue_key(self: &Arc<Self>, key: ObjectKey, waiter: Weak<dyn SlotWaiter>) {
+    pub(super) fn enqueue_key(self: &Arc<Self>, key: ObjectKey, waiter: Weak<dyn Waiter<Slot>>) {
         let namespace = Arc::clone(key.shared_namespace());
         self.enqueue(&namespace, Ticket::Key(key, waiter));
     }
 
-    fn enqueue(self: &Arc<Self>, namespace: &Arc<str>, ticket: Ticket) {
+    fn enqueue(self: &Arc<Self>, namespace: &Arc<str>, ticket: Ticket<Slot>) {
         self.state.lock().waiting.push(namespace, ticket);
         // A slot may have become free, and a pause needs a timer.
         self.serve();
@@ -309,18 +297,8 @@ impl Lane {
             let slot = Slot {
                 lane: Some(Arc::clone(self)),
             };
-            let unwanted = match ticket {
-                Ticket::Task(task) => task.send(slot).err(),
-                Ticket::Key(key, waiter) => match waiter.upgrade() {
-                    Some(waiter) => {
-                        waiter.served(key, slot);
-                        None
-                    }
-                    None => Some(slot),
-                },
-            };
             // Not dropped here, because that would call this function recursively.
-            if let Some(mut slot) = unwanted {
+            if let Err(mut slot) = ticket.serve(slot) {
                 slot.lane = None;
                 self.state.lock().in_flight -= 1;
             }

@@ -115,18 +115,34 @@ impl Drop for Token {
     }
 }
 
-/// Receives tokens for keys that wait without a task.
-pub(super) trait Waiter: Send + Sync {
-    /// A token is reserved for `key`.
-    fn served(&self, key: ObjectKey, token: Token);
+/// Receives tokens or slots for keys that wait without a task.
+pub(super) trait Waiter<T>: Send + Sync {
+    /// One is reserved for `key`.
+    fn served(&self, key: ObjectKey, reserved: T);
 }
 
 /// A place in a queue.
-enum Ticket {
+pub(super) enum Ticket<T> {
     /// For a task that sleeps until it is served.
-    Task(oneshot::Sender<Token>),
+    Task(oneshot::Sender<T>),
     /// For a key of a workqueue.
-    Key(ObjectKey, Weak<dyn Waiter>),
+    Key(ObjectKey, Weak<dyn Waiter<T>>),
+}
+
+impl<T> Ticket<T> {
+    /// Passes on what is reserved, or returns it if the request was cancelled in the meantime.
+    pub(super) fn serve(self, reserved: T) -> Result<(), T> {
+        match self {
+            Self::Task(task) => task.send(reserved),
+            Self::Key(key, waiter) => match waiter.upgrade() {
+                Some(waiter) => {
+                    waiter.served(key, reserved);
+                    Ok(())
+                }
+                None => Err(reserved),
+            },
+        }
+    }
 }
 
 /// Grants permits to send requests, in shares by [`Class`]. An
@@ -155,7 +171,7 @@ struct Bucket {
 
 /// The queue of one class.
 struct ClassQueue {
-    waiting: FairQueue<Ticket>,
+    waiting: FairQueue<Ticket<Token>>,
     /// The tokens it got, divided by its share: the queue with the lowest position is served next.
     position: f64,
     gauge: Gauge,
@@ -246,7 +262,7 @@ impl Limits {
         self: &Arc<Self>,
         class: Class,
         key: ObjectKey,
-        waiter: Weak<dyn Waiter>,
+        waiter: Weak<dyn Waiter<Token>>,
     ) {
         // Not reached for a class that takes no token; such a key would wait among the writes.
         let queue = class.queue().unwrap_or(1);
@@ -260,7 +276,7 @@ impl Limits {
         bucket: &mut Bucket,
         queue: usize,
         namespace: &Arc<str>,
-        ticket: Ticket,
+        ticket: Ticket<Token>,
     ) {
         let position = bucket.position;
         let queue = &mut bucket.queues[queue];
@@ -324,14 +340,8 @@ impl Limits {
                 let limits = Arc::downgrade(self);
                 (ticket, Token { limits, queue })
             };
-            match ticket {
-                // If a request was cancelled in the meantime, the next one gets its token.
-                Ticket::Task(task) => drop(task.send(token)),
-                Ticket::Key(key, waiter) => match waiter.upgrade() {
-                    Some(waiter) => waiter.served(key, token),
-                    None => drop(token),
-                },
-            }
+            // If the request was cancelled in the meantime, the next one gets its token.
+            drop(ticket.serve(token));
         }
     }
 }
@@ -345,7 +355,7 @@ impl Bucket {
             .min_by(|one, other| position(one).total_cmp(&position(other)))
     }
 
-    fn take(&mut self, queue: usize) -> Option<Ticket> {
+    fn take(&mut self, queue: usize) -> Option<Ticket<Token>> {
         let share = SHARES[queue].0;
         let queue = &mut self.queues[queue];
         let ticket = queue.waiting.pop()?;

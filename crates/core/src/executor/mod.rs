@@ -24,6 +24,7 @@ mod tickets;
 mod turn;
 mod window;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -34,7 +35,8 @@ use tokio::time::Instant;
 
 use crate::election::Leadership;
 use crate::http::{
-    Answer, METADATA_ONLY, METADATA_ONLY_AS_PROTOBUF, PatchKind, Request, RequestError, media_type,
+    Answer, METADATA_ONLY, METADATA_ONLY_AS_PROTOBUF, Pages, PatchKind, Request, RequestError,
+    media_type,
 };
 use crate::object::{ObjectKey, Resource, ResourceVersion, Uid};
 use crate::slim::protobuf::{PROTOBUF, version_and_finalizers};
@@ -213,6 +215,43 @@ impl Executor {
         let answer = request.send_as(class.urgency(), &self.client).await;
         lane.record(begun, answer.as_ref().err());
         answer
+    }
+
+    /// Reads an object as evidence, in this media type; `None` if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executor::read`].
+    pub async fn find(
+        &self,
+        kind: &Resource,
+        key: &ObjectKey,
+        accept: impl Into<Cow<'static, str>>,
+    ) -> Result<Option<Answer>, RequestError> {
+        let request = Request::get(kind.object_path(key)).accept(accept);
+        match self.read(&request, Class::Evidence).await {
+            Ok(answer) => Ok(Some(answer)),
+            Err(error) if error.is_gone(kind, key) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads a page of a list as evidence, with half as many objects as long as it is too large.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executor::read`].
+    pub async fn page(
+        &self,
+        pages: &mut Pages,
+        request: impl Fn(&Pages) -> Request,
+    ) -> Result<Answer, RequestError> {
+        loop {
+            match self.read(&request(pages), Class::Evidence).await {
+                Err(error) if pages.halve(&error) => {}
+                answer => return answer,
+            }
+        }
     }
 
     /// Sends a write; waits for its turn first. Nothing is sent with `--dry-run`, nor by a replica

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::Executor;
-use super::lanes::{Lanes, Slot, SlotWaiter};
+use super::lanes::{Lanes, Slot};
 use super::limits::{Class, Limits, Token, Waiter};
 use crate::object::{ObjectKey, Resource};
 use crate::workqueue::{Priority, WorkQueue};
@@ -191,14 +191,14 @@ impl Shared {
     }
 }
 
-impl Waiter for Shared {
+impl Waiter<Token> for Shared {
     fn served(&self, key: ObjectKey, token: Token) {
         self.tokens.served(key.clone(), token);
         self.queue.add(key, Priority::Normal);
     }
 }
 
-impl SlotWaiter for Shared {
+impl Waiter<Slot> for Shared {
     fn served(&self, key: ObjectKey, slot: Slot) {
         self.slots.served(key.clone(), slot);
         self.queue.add(key, Priority::Release);

@@ -3,7 +3,8 @@
 /// Groups errors by how a caller handles them.
 /// [`RequestError::class`](crate::http::RequestError::class) returns it; the [module's
 /// example](crate::http) branches on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ErrorClass {
     /// 404 without a `Status` that names an object: the kind (or path) is not served.
     NotServed,
@@ -56,23 +57,6 @@ impl ErrorClass {
 
     /// The class as a metric label.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NotServed => "not_served",
-            Self::NotFound => "not_found",
-            Self::Conflict => "conflict",
-            Self::AlreadyExists => "already_exists",
-            Self::Gone => "gone",
-            Self::TooManyRequests => "too_many_requests",
-            Self::Unavailable => "unavailable",
-            Self::Unauthorized => "unauthorized",
-            Self::Forbidden => "forbidden",
-            Self::Invalid => "invalid",
-            Self::Unsupported => "unsupported",
-            Self::Timeout => "timeout",
-            Self::Connection => "connection",
-            Self::Server => "server",
-            Self::Decode => "decode",
-            Self::Other => "other",
-        }
+        self.into()
     }
 }

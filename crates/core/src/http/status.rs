@@ -1,10 +1,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use super::class::ErrorClass;
 use crate::object::{ObjectKey, Resource};
+use crate::slim::json::nullable;
 use crate::slim::protobuf::MAGIC;
 
 /// The longest pause that a server may ask for.
@@ -42,22 +43,22 @@ pub struct ApiError {
 #[serde(default, rename_all = "camelCase")]
 pub struct Details {
     /// Name of the object that the error is about.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// API group of that object; empty for the core group.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "nullable")]
     pub group: String,
     /// Its plural (which the API server sends), or its kind.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "nullable")]
     pub kind: String,
     /// Its UID.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "nullable")]
     pub uid: String,
     /// One entry per invalid field or other cause.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "nullable")]
     pub causes: Vec<Cause>,
     /// How long to wait, in seconds; 0 if the server sent none.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "nullable")]
     pub retry_after_seconds: u32,
 }
 
@@ -67,38 +68,29 @@ pub struct Details {
 #[serde(default)]
 pub struct Cause {
     /// A machine-readable reason, such as `FieldValueInvalid`.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "nullable")]
     pub reason: String,
     /// The message.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "nullable")]
     pub message: String,
     /// The field, such as `metadata.uid`.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "nullable")]
     pub field: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RawStatus {
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "nullable")]
     pub(super) kind: String,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "nullable")]
     pub(super) reason: String,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "nullable")]
     pub(super) message: String,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "nullable")]
     pub(super) code: u16,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "nullable")]
     pub(super) details: Option<Details>,
-}
-
-/// `null` means absent, as for the API server.
-fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de> + Default,
-{
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// How many characters of a plain-text body an error quotes.

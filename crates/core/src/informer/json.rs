@@ -5,13 +5,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{BadObject, Change, Decoder, Framing, Page, Reading, WatchEvent};
-use crate::http::{ApiError, JSON, METADATA_ONLY};
+use crate::http::{ApiError, JSON, METADATA_ONLY, METADATA_ONLY_LIST};
 use crate::object::ResourceVersion;
 use crate::slim::json::{JsonMeta, SlimJson, Text, sniff};
 use crate::slim::{DecodeContext, DecodeError};
-
-const METADATA_ONLY_LIST: &str =
-    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// The annotation of the bookmark that ends the objects of a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";

@@ -35,7 +35,7 @@
 //! };
 //! let jobs = Resource::new("batch", "v1", "Job", "jobs");
 //! let (informer, store) = Informer::builder(client, jobs, Decoders::<OwnerMeta>::protobuf_or_json(context))
-//!     .index("app", |job, add| job.0.labels.get("app").into_iter().for_each(add))
+//!     .index("app", |job, add| job.meta.labels.get("app").into_iter().for_each(add))
 //!     .build();
 //! tokio::spawn(informer.run(CancellationToken::new()));
 //! store.synced().await?;

@@ -61,7 +61,7 @@ impl<K> Lookup<K> {
 ///
 /// fn describe(store: &Store<OwnerMeta>, key: &ObjectKey) -> String {
 ///     match store.lookup(key) {
-///         Lookup::Found(job) => format!("{key} has the UID {}", job.object.0.uid),
+///         Lookup::Found(job) => format!("{key} has the UID {}", job.object.meta.uid),
 ///         Lookup::Absent => format!("{key} does not exist"),
 ///         // Not "does not exist": the first list is not complete, for example.
 ///         Lookup::Unknown => format!("{key} may exist"),

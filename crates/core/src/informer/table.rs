@@ -1,7 +1,6 @@
 mod index;
 mod slab;
 
-use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -16,6 +15,7 @@ use index::{Index, Slots, Value};
 use slab::Slab;
 
 /// An object in a store. [`Store::lookup`](crate::informer::Store::lookup) returns it.
+#[derive(Debug)]
 pub struct Stored<K> {
     /// The object.
     pub object: Arc<K>,
@@ -32,16 +32,6 @@ impl<K> Clone for Stored<K> {
             object: Arc::clone(&self.object),
             ..*self
         }
-    }
-}
-
-impl<K: fmt::Debug> fmt::Debug for Stored<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stored")
-            .field("object", &self.object)
-            .field("first_seen", &self.first_seen)
-            .field("deletion_seen", &self.deletion_seen)
-            .finish()
     }
 }
 

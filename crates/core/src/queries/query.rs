@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::http::RequestError;
+use crate::informer::BadObject;
 use crate::logical_time::LogicalTime;
 use crate::object::ObjectKey;
 
@@ -70,6 +71,15 @@ impl ReadError {
             message: message.into(),
             retry_after: None,
         }
+    }
+}
+
+/// An answer with an object that cannot be read is not complete.
+impl From<BadObject> for ReadError {
+    fn from(bad: BadObject) -> Self {
+        let key = bad.key.as_ref().map(ToString::to_string);
+        let whose = key.as_deref().unwrap_or("of unknown name");
+        Self::unusable(format!("the object {whose} cannot be read: {}", bad.why))
     }
 }
 

@@ -40,11 +40,59 @@ use super::protobuf::{Field, Fields};
 /// JSON, each with its number in the kind's protobuf message. A field that the object does not have
 /// has its type's default. Lists and maps need an implementation by hand. A path below `metadata` does not
 /// compile: what is read of it is in [`ObjectMeta`](crate::ObjectMeta). In JSON, which only servers
-/// and proxies without protobuf send, the whole object is decoded first.
+/// and proxies without protobuf send, the whole object is decoded first. Of a kind without fields only the
+/// metadata is requested.
 ///
 /// See the [module's example](crate::slim::kind).
 #[macro_export]
 macro_rules! slim_kind {
+    ($(#[$of_kind:meta])* $visible:vis struct $kind:ident {}) => {
+        $(#[$of_kind])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        $visible struct $kind {
+            /// The metadata.
+            $visible meta: $crate::ObjectMeta,
+        }
+
+        impl $crate::Slim for $kind {
+            fn meta(&self) -> &$crate::ObjectMeta {
+                &self.meta
+            }
+
+            fn differs(&self, older: &Self) -> bool {
+                self.meta.differs(&older.meta)
+            }
+        }
+
+        impl $crate::SlimProtobuf for $kind {
+            const METADATA_ONLY: bool = true;
+
+            fn from_protobuf(
+                message: &[u8],
+                context: &$crate::DecodeContext,
+            ) -> ::core::result::Result<Self, $crate::DecodeError> {
+                let meta = $crate::slim::protobuf::meta_of(message, context)?;
+                ::core::result::Result::Ok(Self { meta })
+            }
+        }
+
+        impl $crate::SlimJson for $kind {
+            type Json<'a> = $crate::slim::json::JsonObject<'a>;
+            const METADATA_ONLY: bool = true;
+
+            fn json_meta<'j, 'a>(json: &'j Self::Json<'a>) -> &'j $crate::JsonMeta<'a> {
+                &json.metadata
+            }
+
+            fn from_json(
+                json: &Self::Json<'_>,
+                context: &$crate::DecodeContext,
+            ) -> ::core::result::Result<Self, $crate::DecodeError> {
+                let meta = json.metadata.to_meta(context)?;
+                ::core::result::Result::Ok(Self { meta })
+            }
+        }
+    };
     ($(#[$of_kind:meta])* $visible:vis struct $kind:ident { $(
         $(#[$of_field:meta])* $shown:vis $field:ident: $type:ty
             = $first:ident($number:literal) $(.$name:ident($nested:literal))*;

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{Keep, Slim, limits};
+use super::{Keep, limits};
 use crate::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
 
 type Pairs = Vec<(Arc<str>, Arc<str>)>;
@@ -161,19 +161,24 @@ fn shared(text: &str) -> usize {
     text.len() + size_of::<(Arc<str>, Arc<str>, usize)>()
 }
 
-/// An object of which only the metadata is read, such as a workflow that owns pods. The [module's
-/// example](crate::slim) decodes one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnerMeta(pub ObjectMeta);
+crate::slim_kind! {
+    /// An object of which only the metadata is read, such as a workflow that owns pods. The [module's
+    /// example](crate::slim) decodes one.
+    pub struct OwnerMeta {}
+}
 
-impl Slim for OwnerMeta {
-    fn meta(&self) -> &ObjectMeta {
-        &self.0
-    }
+crate::slim_kind! {
+    /// A namespace: whether it is being deleted, and its labels. It is a [`Slim`](crate::slim::Slim)
+    /// kind; the [example of informers](crate::informer) watches another.
+    pub struct Namespace {}
+}
 
-    fn differs(&self, older: &Self) -> bool {
-        self.0.differs(&older.0)
-    }
+crate::slim_kind! {
+    /// A PersistentVolumeClaim: whether it is being deleted, its finalizers, and the pod it was
+    /// created for, which is the controller owner of the PVC of an ephemeral volume. As every
+    /// [`Slim`](crate::slim::Slim) kind it is decoded with a
+    /// [`DecodeContext`](crate::slim::DecodeContext).
+    pub struct Pvc {}
 }
 
 #[cfg(test)]

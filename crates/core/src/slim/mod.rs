@@ -21,22 +21,18 @@ pub mod json;
 pub mod kind;
 mod limits;
 mod meta;
-mod namespace;
 mod pod;
 pub mod protobuf;
-mod pvc;
 
 pub use container_set::ContainerSet;
 pub use context::{DecodeContext, Interner, Keep};
 pub use error::DecodeError;
 pub use limits::ANY_PVC;
-pub use meta::{Labels, ObjectMeta, OwnerMeta};
-pub use namespace::Namespace;
+pub use meta::{Labels, Namespace, ObjectMeta, OwnerMeta, Pvc};
 pub use pod::{
     BeforeDeletion, Container, ContainerKind, ContainerState, Continuity, Failure, Phase, Pod,
     Shutdown, Unstarted,
 };
-pub use pvc::Pvc;
 
 use crate::object::{ObjectKey, ResourceVersion, Uid};
 

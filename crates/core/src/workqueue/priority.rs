@@ -10,7 +10,8 @@ use super::clock::{Tick, nanos};
 /// The order of the variants is the order of service: `Release` is the highest priority.
 ///
 /// The [module's example](crate::workqueue) has three.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Priority {
     /// A deletion waits for a finalizer of the controller's until this key is worked on.
     Release,
@@ -26,12 +27,8 @@ impl Priority {
 
     /// The value of the `priority` label in metrics.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Release => "release",
-            Self::Normal => "normal",
-            Self::Resync => "resync",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     /// The more urgent of the two, which merged adds keep.

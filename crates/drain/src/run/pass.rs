@@ -42,7 +42,7 @@ impl Drain {
             RECREATION_UID_ANNOTATION,
             RECREATION_ATTEMPT_ANNOTATION,
         ]);
-        let decoders = decoders(self.selection.keep().and(&marks));
+        let decoders = decoders(self.parts.selection.keep().and(&marks));
         let scanned = scan(&self.site.reader, &decoders, kinds, progress).await;
         let Scanned {
             found: mut objects,
@@ -67,9 +67,9 @@ impl Drain {
             decoders: &decoders,
             users: &self.users,
             records: &self.records,
-            selection: &*self.selection,
+            selection: &*self.parts.selection,
             ignored: &ignored,
-            purpose: &self.purpose,
+            purpose: &self.parts.purpose,
         };
         let mut done = futures::stream::iter(objects)
             .map(|object| {
@@ -97,7 +97,7 @@ impl Drain {
 
     /// Pods that exist only in their records, if the purpose includes pod-recreation.
     async fn uncreated(&self) -> Result<Vec<UncreatedPod>, RequestError> {
-        let mut uncreated = match &self.purpose {
+        let mut uncreated = match &self.parts.purpose {
             Purpose::Everything(_) => self.records.uncreated().await?,
             Purpose::SwitchedOff(_, holds) if holds.contains(&POD_RECREATION_HOLD) => {
                 self.records.uncreated().await?
@@ -105,7 +105,7 @@ impl Drain {
             Purpose::SwitchedOff(..) | Purpose::Unselected(_) => Vec::new(),
         };
         // No Belayer processes the records, or the run does not wait.
-        if !matches!(self.purpose, Purpose::Everything(_)) || self.site.is_dry_run() {
+        if !matches!(self.parts.purpose, Purpose::Everything(_)) || self.site.is_dry_run() {
             uncreated.iter_mut().for_each(|one| one.in_progress = false);
         }
         Ok(uncreated)
@@ -113,7 +113,7 @@ impl Drain {
 
     /// Namespaces that Belayer ignores; read only if the purpose depends on selection.
     async fn ignored_namespaces(&self, found: &mut Findings) -> BTreeSet<String> {
-        if !matches!(self.purpose, Purpose::Unselected(_)) {
+        if !matches!(self.parts.purpose, Purpose::Unselected(_)) {
             return BTreeSet::new();
         }
         let namespaces = Resource::namespaces();
@@ -149,7 +149,7 @@ async fn ignored(
 ) -> Result<BTreeSet<String>, RequestError> {
     let decoders = decoders(keep);
     let mut ignored = BTreeSet::new();
-    each(reader, &decoders, namespaces, |OwnerMeta(meta)| {
+    each(reader, &decoders, namespaces, |OwnerMeta { meta }| {
         if belayer_holds::namespace::is_ignored(&meta.labels) {
             ignored.insert(meta.key.name().to_owned());
         }

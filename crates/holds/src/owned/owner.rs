@@ -62,8 +62,8 @@ impl<V: View> OwnerStores<V> {
         let query = OwnerQuery::at(kind.clone(), key, owner.uid.clone());
         Some(ObservedOwner {
             cached: match found {
-                Lookup::Found(found) if found.object.0.uid == owner.uid => {
-                    Some(found.object.0.clone())
+                Lookup::Found(found) if found.object.meta.uid == owner.uid => {
+                    Some(found.object.meta.clone())
                 }
                 // Another object of that name, none, or unknown: only a live read can show it.
                 _ => None,

@@ -84,7 +84,7 @@ impl OwnerEnds {
         };
         match event {
             Event::Deleted { last, .. } => {
-                let owner = last.object.0.uid.as_str();
+                let owner = last.object.meta.uid.as_str();
                 let pods = self.0.pods.by_index(HELD_BY_OWNER, owner);
                 let pods = pods.unwrap_or_default();
                 pods.iter()

@@ -12,7 +12,7 @@ use belayer_core::slim::json::SlimJson;
 use belayer_core::slim::protobuf::SlimProtobuf;
 use belayer_core::workqueue::WorkQueue;
 
-use super::{Component, Executed, Observer, Runner, RunnerParts};
+use super::{Component, Runner, RunnerParts};
 use crate::holding::HoldSwitch;
 
 /// How many keys are processed at once.
@@ -32,12 +32,6 @@ pub async fn run<K: SlimJson + SlimProtobuf, C: Component<K>>(
     component: C,
     stop: CancellationToken,
 ) {
-    struct Ignores;
-
-    impl Observer for Ignores {
-        fn executed(&self, _: &Executed<'_>) {}
-    }
-
     let decoders = Decoders::<K>::protobuf_or_json(context);
     let streams = executor.streams().clone();
     let (mut informer, store) = Informer::builder(streams, kind.clone(), decoders.clone()).build();
@@ -52,7 +46,7 @@ pub async fn run<K: SlimJson + SlimProtobuf, C: Component<K>>(
         decoders,
         events,
         clock: Arc::new(clock::now),
-        observer: Arc::new(Ignores),
+        observer: Arc::new(()),
         switch: HoldSwitch::default(),
     })
     .component(Arc::new(component))
@@ -119,7 +113,7 @@ mod tests {
         }
 
         fn observe(&self, object: &Stored<OwnerMeta>) -> ObjectMeta {
-            object.object.0.clone()
+            object.object.meta.clone()
         }
 
         fn decide(seen: &ObjectMeta, _: Timestamp) -> Decision<Never, Infallible> {

@@ -97,7 +97,7 @@ pub trait Component<K: Slim>: Send + Sync + 'static {
 ///
 /// /// Only objects that are being deleted.
 /// fn interest(change: &Change<'_, OwnerMeta>) -> Option<Priority> {
-///     let new = change.new.filter(|new| new.object.0.is_deleting());
+///     let new = change.new.filter(|new| new.object.meta.is_deleting());
 ///     new.map(|_| Priority::Release)
 /// }
 /// ```
@@ -225,19 +225,9 @@ pub(super) enum AnyWrite {
     Delete(Arc<dyn Evidence>),
 }
 
-pub(super) struct Registered<C> {
-    component: Arc<C>,
-}
-
-impl<C> Registered<C> {
-    pub(super) fn new(component: Arc<C>) -> Self {
-        Self { component }
-    }
-}
-
-impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
+impl<K: Slim, C: Component<K>> AnyComponent<K> for Arc<C> {
     fn interest(&self, change: &Change<'_, K>) -> Option<Priority> {
-        self.component.interest(change)
+        C::interest(self, change)
     }
 
     fn consider(
@@ -248,8 +238,8 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
     ) -> Option<Considered> {
         let observed = LogicalTime::now();
         let snapshot = match object {
-            Some(object) => self.component.observe(object),
-            None => self.component.observe_absent(key)?,
+            Some(object) => self.observe(object),
+            None => self.observe_absent(key)?,
         };
         let mut decision = C::decide(&snapshot, now);
         tracing::trace!(%key, ?snapshot, row = %decision.row, "decided");
@@ -266,23 +256,23 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
                     observed,
                     after,
                 };
-                self.component.ask(query, waiter);
+                self.ask(query, waiter);
             }
         }
         if asked == Asked::Now && !decision.notices.is_empty() {
             // The Event waits for the answer, and is recorded without it if there is none in time.
             decision = decision.with_requeue_after(UNANSWERED);
         }
-        let hold = self.component.hold();
+        let hold = self.hold();
         let adopted = decision.adopted;
         let regarding = if decision.notices.is_empty() {
             None
         } else {
-            self.component.regarding(&snapshot)
+            self.regarding(&snapshot)
         };
         Some(Considered {
             by: By {
-                component: self.component.name(),
+                component: self.name(),
                 row: decision.row,
             },
             write: decision.write.map(|write| match write {
@@ -291,7 +281,7 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
                     AnyWrite::Release(Release::new(hold, evidence).adopting(adopted))
                 }
                 Write::Step(step) => {
-                    let component = Arc::clone(&self.component);
+                    let component = Arc::clone(self);
                     let object = object.cloned();
                     AnyWrite::Step(AnyStep::new(move |context| {
                         async move {

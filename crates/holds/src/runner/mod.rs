@@ -33,7 +33,7 @@ use belayer_core::workqueue::{Priority, WorkQueue, Workers};
 
 use crate::holding::HoldSwitch;
 pub use alone::run;
-use component::{AnyComponent, Registered};
+use component::AnyComponent;
 pub use component::{By, Change, Component, Source};
 pub use outcome::{ADOPTED, Executed, Observer, UNDECIDED, What, count_unread};
 pub use step::{StepContext, Stepped};
@@ -158,7 +158,7 @@ impl<K: Slim> Builder<K> {
 
     /// The same for a builder by reference.
     pub fn register<C: Component<K>>(&mut self, component: Arc<C>) {
-        self.components.push(Box::new(Registered::new(component)));
+        self.components.push(Box::new(component));
     }
 
     /// The runner.

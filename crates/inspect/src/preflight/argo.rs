@@ -13,7 +13,7 @@ use super::report::{About, Finding};
 use crate::argo::{
     INSTANCE_LABEL, OWN_FINALIZER, STATUS_FINALIZER, controllers, why_not_processed,
 };
-use crate::reader::{Page, ReadResult, Reader, explain};
+use crate::reader::{ReadResult, Reader, explain};
 
 /// Maximum number of groups of workflows that are named.
 const NAMED: usize = 10;
@@ -110,13 +110,9 @@ async fn ignored(reader: &Reader) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let path = Resource::namespaces().path(None);
     let selector = format!("{}=true", names::IGNORE_LABEL);
-    let read = reader.selected_pages(&path, METADATA_ONLY_LIST, Some(&selector), |answer| {
-        let read = Page::read(&answer).map(|page: Page<Object>| {
-            let all = page.items.into_iter().flatten();
-            found.extend(all.map(|one| one.metadata.name));
-            page.metadata.continue_token
-        });
-        async move { read }
+    let query = Some(("labelSelector", &*selector));
+    let read = reader.items(&path, METADATA_ONLY_LIST, query, |one: Object| {
+        found.insert(one.metadata.name);
     });
     // What was read before an error is ignored in any case.
     let _ = read.await;
@@ -128,19 +124,14 @@ async fn unfinished(reader: &Reader) -> ReadResult<BTreeMap<(String, String), us
     let kind = argo::workflow();
     let mut counts = BTreeMap::new();
     let path = kind.path(None);
-    let read = reader.pages(&path, METADATA_ONLY_LIST, |answer| {
-        let read = Page::read(&answer).map(|page: Page<Object>| {
-            for Object { metadata } in page.items.into_iter().flatten() {
-                let label = |name: &str| metadata.labels.get(name).map(String::as_str);
-                if label(argo::COMPLETED_LABEL) == Some("true") {
-                    continue;
-                }
-                let instance = label(INSTANCE_LABEL).unwrap_or_default().to_owned();
-                *counts.entry((instance, metadata.namespace)).or_default() += 1;
-            }
-            page.metadata.continue_token
-        });
-        async move { read }
+    let read = reader.items(&path, METADATA_ONLY_LIST, None, |one: Object| {
+        let label = |name: &str| one.metadata.labels.get(name).map(String::as_str);
+        if label(argo::COMPLETED_LABEL) != Some("true") {
+            let instance = label(INSTANCE_LABEL).unwrap_or_default().to_owned();
+            *counts
+                .entry((instance, one.metadata.namespace))
+                .or_default() += 1;
+        }
     });
     match read.await {
         Ok(()) => ReadResult::Found(counts),

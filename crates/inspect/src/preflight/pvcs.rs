@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use crate::evidence::pods;
-use crate::reader::{Page, ReadResult, Reader, again_if_expired, explain};
+use crate::reader::{ReadResult, Reader, again_if_expired, explain};
 use belayer_core::http::{METADATA_ONLY_LIST, RequestError};
 use belayer_core::object::Resource;
 use belayer_core::words::one_or_many;
@@ -137,17 +137,11 @@ pub(crate) async fn check(reader: &Reader, now: Timestamp, mode: PvcMode) -> Vec
 async fn list(reader: &Reader, kind: &Resource, now: Timestamp) -> Result<Relevant, RequestError> {
     again_if_expired(|| async {
         let mut seen = Relevant::default();
-        reader
-            .pages(&kind.path(None), METADATA_ONLY_LIST, |answer| {
-                let read = Page::read(&answer).map(|page: Page<Object>| {
-                    for object in page.items.into_iter().flatten() {
-                        seen.note(object.metadata, now);
-                    }
-                    page.metadata.continue_token
-                });
-                async move { read }
-            })
-            .await?;
+        let path = kind.path(None);
+        let read = reader.items(&path, METADATA_ONLY_LIST, None, |object: Object| {
+            seen.note(object.metadata, now);
+        });
+        read.await?;
         Ok(seen)
     })
     .await

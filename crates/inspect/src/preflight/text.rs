@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::text::{Paint, Style, wrapped};
+use crate::text::{Paint, Style};
 
 use super::report::{About, Finding, Level, PartReport, Report};
 
@@ -17,7 +17,7 @@ pub fn text(report: &Report, style: Style, paint: &dyn Paint) -> String {
     let _ = writeln!(out, "{}", paint.bold(&opening(report)));
     let server = report.server.as_deref().unwrap_or("of an unknown version");
     let line = format!("Kubernetes {server}; permissions of {}.", whose(report));
-    let _ = writeln!(out, "{}", wrapped(&line, style.width, ""));
+    let _ = writeln!(out, "{}", style.wrapped(&line, 0));
     let mut reasons = BTreeSet::new();
     for part in &report.parts {
         out.push('\n');
@@ -127,7 +127,6 @@ fn finding(finding: &Finding, style: Style, paint: &dyn Paint, out: &mut String)
         Level::Note => ("note", Verdict::Waiting),
     };
     let label = paint.verdict(verdict, &format!("{level:<7}"));
-    let width = style.width.saturating_sub(LABEL);
     let indent = " ".repeat(LABEL);
     let joint = match finding.level {
         Level::Unknown => "",
@@ -135,13 +134,13 @@ fn finding(finding: &Finding, style: Style, paint: &dyn Paint, out: &mut String)
         Level::Missing if finding.about == About::Permission => "without it: ",
         Level::Missing | Level::Note => "",
     };
-    let _ = writeln!(out, "  {label}  {}", wrapped(&finding.what, width, &indent));
+    let _ = writeln!(out, "  {label}  {}", style.wrapped(&finding.what, LABEL));
     if !finding.consequence.is_empty() {
         let text = format!("{joint}{}", finding.consequence);
-        let _ = writeln!(out, "{indent}{}", wrapped(&text, width, &indent));
+        let _ = writeln!(out, "{indent}{}", style.wrapped(&text, LABEL));
     }
     if let Some(fix) = &finding.fix {
-        let text = wrapped(fix, width, &indent);
+        let text = style.wrapped(fix, LABEL);
         let _ = writeln!(out, "{indent}{}", paint.dim(&text));
     }
 }

@@ -44,14 +44,12 @@ async fn list(
     let mut counted = Counted::default();
     let path = hold.kind.path(query.namespace.as_deref());
     reader
-        .pages(&path, METADATA_ONLY_LIST, |answer| {
-            let read = Page::read(&answer).map(|page: Page<Item<'_>>| {
-                for item in page.items.iter().flatten() {
-                    counted.note(hold, item, denied, query.objects);
-                }
-                page.metadata.continue_token
-            });
-            async move { read }
+        .pages(&path, METADATA_ONLY_LIST, None, |answer| {
+            let page: Page<Item<'_>> = Page::read(answer)?;
+            for item in page.items.iter().flatten() {
+                counted.note(hold, item, denied, query.objects);
+            }
+            Ok(page.metadata.continue_token)
         })
         .await?;
     Ok(counted)

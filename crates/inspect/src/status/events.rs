@@ -7,7 +7,7 @@ use belayer_core::http::{JSON, RequestError};
 use belayer_core::object::Resource;
 use belayer_holds::names::FIELD_MANAGER;
 
-use crate::reader::{Page, Reader, again_if_expired};
+use crate::reader::{Reader, again_if_expired};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -94,14 +94,10 @@ async fn list(
     again_if_expired(|| async {
         let mut all = Vec::new();
         let selector = Some(("fieldSelector", fields));
-        let pages = reader.queried_pages(&path, JSON, selector, |answer| {
-            let read = Page::read(&answer).map(|page: Page<Event>| {
-                all.extend(page.items.into_iter().flatten().filter(is_one));
-                page.metadata.continue_token
-            });
-            async move { read }
+        let read = reader.items(&path, JSON, selector, |event: Event| {
+            all.extend(Some(event).filter(is_one));
         });
-        pages.await?;
+        read.await?;
         Ok(all)
     })
     .await

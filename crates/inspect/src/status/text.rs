@@ -6,7 +6,7 @@ use belayer_core::words::one_or_many;
 
 use super::{Installation, Leader, Numbers, OtherLease, Place, Status};
 use crate::report::age;
-use crate::text::{Detail, Paint, Style, row, wrapped};
+use crate::text::{Detail, Paint, Style, row};
 
 /// Maximum number of namespaces shown without `-o wide`.
 const SHOWN: usize = 10;
@@ -14,13 +14,9 @@ const SHOWN: usize = 10;
 /// The whole status. The [module's example](crate::status) prints one.
 pub fn text(status: &Status, style: Style, paint: &dyn Paint) -> String {
     let mut out = String::new();
-    let opening = wrapped(&opening(status), style.width.saturating_sub(2), "  ");
+    let opening = style.wrapped(&opening(status), 2);
     let _ = writeln!(out, "{}", paint.bold(&opening));
-    let line = wrapped(
-        &running(&status.installation),
-        style.width.saturating_sub(2),
-        "  ",
-    );
+    let line = style.wrapped(&running(&status.installation), 2);
     let _ = writeln!(out, "{line}");
     out.push('\n');
     components(status, style, paint, &mut out);
@@ -34,11 +30,7 @@ pub fn text(status: &Status, style: Style, paint: &dyn Paint) -> String {
             out.push('\n');
         }
         for line in lines {
-            let text = wrapped(
-                &format!("{heading}: {line}"),
-                style.width.saturating_sub(2),
-                "  ",
-            );
+            let text = style.wrapped(&format!("{heading}: {line}"), 2);
             let _ = writeln!(out, "{text}");
         }
     }

@@ -69,22 +69,20 @@ async fn held(
 ) -> Result<Vec<String>, RequestError> {
     let path = Resource::pods().path(owner.namespace());
     let mut names = Vec::new();
-    reader
-        .selected_pages(&path, METADATA_ONLY_LIST, selector, |answer| {
-            let read = Page::read(&answer).map(|page: Page<Item<'_>>| {
-                for Item { metadata } in page.items.iter().flatten() {
-                    let mut owners = metadata.owner_references.iter().flatten();
-                    let mut finalizers = metadata.finalizers.iter().flatten();
-                    if owners.any(|one| *one.uid == *uid)
-                        && finalizers.any(|name| names::holds().any(|hold| *hold == **name))
-                    {
-                        names.push(metadata.name.to_string());
-                    }
-                }
-                page.metadata.continue_token
-            });
-            async move { read }
-        })
-        .await?;
+    let query = selector.map(|selector| ("labelSelector", selector));
+    let read = reader.pages(&path, METADATA_ONLY_LIST, query, |answer| {
+        let page: Page<Item<'_>> = Page::read(answer)?;
+        for Item { metadata } in page.items.iter().flatten() {
+            let mut owners = metadata.owner_references.iter().flatten();
+            let mut finalizers = metadata.finalizers.iter().flatten();
+            if owners.any(|one| *one.uid == *uid)
+                && finalizers.any(|name| names::holds().any(|hold| *hold == **name))
+            {
+                names.push(metadata.name.to_string());
+            }
+        }
+        Ok(page.metadata.continue_token)
+    });
+    read.await?;
     Ok(names)
 }

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use belayer_core::words::one_or_many;
 use belayer_holds::names;
 
-use super::wrap::wrapped;
 use super::{Paint, Style, field, group};
 use crate::explain::{Action, Explained, Explanation, HeldPod, Subject};
 use crate::report::{Group, Verdict, age};
@@ -19,11 +18,7 @@ pub fn explanation(
 ) -> String {
     let mut out = String::new();
     let opening = opening(explanation, now);
-    let _ = writeln!(
-        out,
-        "{}",
-        paint.bold(&wrapped(&opening, style.width.saturating_sub(2), "  "))
-    );
+    let _ = writeln!(out, "{}", paint.bold(&style.wrapped(&opening, 2)));
     let all = &explanation.belayer;
     for explained in all.iter().filter(|one| !is_irrelevant(one, all)) {
         out.push('\n');
@@ -73,19 +68,11 @@ pub fn explanation(
                     finalizer.name
                 ),
             };
-            let _ = writeln!(
-                out,
-                "  - {}",
-                wrapped(&text, style.width.saturating_sub(4), "    ")
-            );
+            let _ = writeln!(out, "  - {}", style.wrapped(&text, 4));
         }
     }
     for missing in &explanation.missing {
-        let text = wrapped(
-            &format!("Unknown: {missing}"),
-            style.width.saturating_sub(2),
-            "  ",
-        );
+        let text = style.wrapped(&format!("Unknown: {missing}"), 2);
         let _ = write!(out, "\n{text}\n");
     }
     out
@@ -109,8 +96,7 @@ fn pods(pods: &[HeldPod], style: Style, paint: &dyn Paint, out: &mut String) {
                 "{} ({}, rule {}): {waits}",
                 pod.name, one.component, row.number
             );
-            let width = style.width.saturating_sub(4);
-            let _ = writeln!(out, "  - {}", wrapped(&text, width, "    "));
+            let _ = writeln!(out, "  - {}", style.wrapped(&text, 4));
         }
     }
     for (index, note) in notes_about(pods).iter().enumerate() {
@@ -239,7 +225,7 @@ fn component(explained: &Explained, style: Style, paint: &dyn Paint, out: &mut S
         (Action::Nothing, _) => "does nothing",
     };
     let text = format!("{}: {action} ({})", explained.component, explained.hold);
-    let text = wrapped(&text, style.width.saturating_sub(4), "    ");
+    let text = style.wrapped(&text, 4);
     let rest = text.strip_prefix(explained.component).unwrap_or(&text);
     let _ = writeln!(out, "{}{rest}", paint.bold(explained.component));
     let mut field = |name: &str, text: &str| super::field(name, text, style, paint, out);

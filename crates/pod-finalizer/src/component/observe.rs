@@ -79,7 +79,7 @@ impl<V: View> PodFinalizer<V> {
     /// The metadata of a record in the cache.
     fn recorded(&self, key: &ObjectKey) -> Option<ObjectMeta> {
         match self.parts.records.as_ref()?.lookup(key) {
-            Lookup::Found(record) => Some(record.object.0.clone()),
+            Lookup::Found(record) => Some(record.object.meta.clone()),
             Lookup::Absent | Lookup::Unknown => None,
         }
     }
@@ -169,8 +169,8 @@ impl<V: View> PodFinalizer<V> {
         let (key, found) = self.find_owner(pod, owner, kind);
         let cached = match found {
             Lookup::Unknown => CachedOwner::Unknown,
-            Lookup::Found(found) if found.object.0.uid == owner.uid => {
-                CachedOwner::Present(found.object.0.clone())
+            Lookup::Found(found) if found.object.meta.uid == owner.uid => {
+                CachedOwner::Present(found.object.meta.clone())
             }
             // Another object has that name, so the owner does not exist.
             Lookup::Found(_) | Lookup::Absent => CachedOwner::Absent,

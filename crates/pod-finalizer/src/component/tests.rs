@@ -154,7 +154,7 @@ async fn a19_a_change_is_read_if_the_last_answer_was_dropped() {
     let version = |version| {
         let (key, uid) = (ObjectKey::new("ci", "build"), Uid::new("w-1"));
         let meta = ObjectMeta::new(key, uid, ResourceVersion::new(version));
-        Stored::fresh(Arc::new(OwnerMeta(meta)), LogicalTime::now())
+        Stored::fresh(Arc::new(OwnerMeta { meta }), LogicalTime::now())
     };
     let changed = Event::Updated {
         old: version(6),

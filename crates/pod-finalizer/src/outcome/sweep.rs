@@ -80,7 +80,7 @@ impl Sweeper {
         let mut expired = Vec::new();
         let mut candidates = Vec::new();
         self.records.for_each(|record| {
-            let meta = &record.object.0;
+            let meta = &record.object.meta;
             match expiry(meta) {
                 _ if meta.is_deleting() => {}
                 Expiry::At(at) if at <= now.as_second() => {

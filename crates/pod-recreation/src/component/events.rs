@@ -124,9 +124,9 @@ impl PodRecreation {
     /// Enqueues the pods of an owner that is being deleted or gone.
     pub fn on_owner(&self, event: &Event<OwnerMeta>) {
         let ended = match event {
-            Event::Added { object, .. } => Some(object).filter(|owner| owner.0.is_deleting()),
+            Event::Added { object, .. } => Some(object).filter(|owner| owner.meta.is_deleting()),
             Event::Updated { old, new } => {
-                Some(new).filter(|new| new.0.is_deleting() && !old.0.is_deleting())
+                Some(new).filter(|new| new.meta.is_deleting() && !old.meta.is_deleting())
             }
             Event::Deleted { last, .. } => Some(last),
             _ => None,
@@ -135,7 +135,7 @@ impl PodRecreation {
             return;
         };
         let pods = &self.parts.pods;
-        let pods = pods.by_index(RECREATION_BY_OWNER, owner.0.uid.as_str());
+        let pods = pods.by_index(RECREATION_BY_OWNER, owner.meta.uid.as_str());
         let keys = pods
             .into_iter()
             .flatten()

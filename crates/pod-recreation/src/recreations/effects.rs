@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belayer_core::clock;
 use belayer_core::events::Regarding;
-use belayer_core::executor::{Class, Sent, Writes};
-use belayer_core::http::{METADATA_ONLY, Request, RequestError};
+use belayer_core::executor::{Sent, Writes};
+use belayer_core::http::{METADATA_ONLY, RequestError};
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::workqueue::{Backoff, Priority};
 use belayer_holds::decision::Notice;
@@ -322,14 +322,11 @@ impl Execution<'_> {
         node: &str,
         step: &StatusWrite,
     ) -> Result<Stepped, RequestError> {
-        let nodes = Resource::nodes();
-        let key = ObjectKey::cluster(node);
-        let request = Request::get(nodes.object_path(&key)).accept(METADATA_ONLY);
-        let read = self.context.executor.read(&request, Class::Evidence);
-        match read.await {
-            Ok(_) => Ok(Stepped::Done),
-            Err(error) if error.is_gone(&nodes, &key) => self.write(record, step).await,
-            Err(error) => Err(error),
+        let (nodes, key) = (Resource::nodes(), ObjectKey::cluster(node));
+        let executor = &self.context.executor;
+        match executor.find(&nodes, &key, METADATA_ONLY).await? {
+            Some(_) => Ok(Stepped::Done),
+            None => self.write(record, step).await,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use belayer_core::clock;
 use belayer_core::executor::{Class, Sent, version_of};
-use belayer_core::http::{Answer, ErrorClass, PatchKind, Request, RequestError};
+use belayer_core::http::{Answer, ErrorClass, JSON, PatchKind, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_holds::conflict::OnConflict;
 use belayer_holds::names::{FIELD_MANAGER, RECREATION_ENDED_ANNOTATION};
@@ -24,13 +24,7 @@ impl Execution<'_> {
         kind: &Resource,
         key: &ObjectKey,
     ) -> Result<Option<Answer>, RequestError> {
-        let request = Request::get(kind.object_path(key));
-        let read = self.context.executor.read(&request, Class::Evidence);
-        match read.await {
-            Ok(answer) => Ok(Some(answer)),
-            Err(error) if error.is_gone(kind, key) => Ok(None),
-            Err(error) => Err(error),
-        }
+        self.context.executor.find(kind, key, JSON).await
     }
 
     /// Writes a status if the record has not changed.
@@ -237,12 +231,8 @@ pub(super) fn looked_up(
 
 /// Whether a create was denied because the namespace is being deleted.
 pub(super) fn is_namespace_terminating(error: &RequestError) -> bool {
-    error.api().is_some_and(|api| {
-        let causes = api.details.iter().flat_map(|details| &details.causes);
-        causes
-            .into_iter()
-            .any(|cause| cause.reason == "NamespaceTerminating")
-    })
+    let api = error.api();
+    api.is_some_and(|api| api.has_cause("NamespaceTerminating"))
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use belayer_core::clock;
-use belayer_core::executor::Class;
 use belayer_core::http::{
     ErrorClass, METADATA_ONLY, METADATA_ONLY_LIST, Pages, PatchKind, Request, RequestError,
 };
@@ -189,17 +188,11 @@ impl Execution<'_> {
 
     /// The UID of a node; `None` if it does not exist.
     async fn uid_of_node(&self, node: &str) -> Result<Option<Value>, RequestError> {
-        let nodes = Resource::nodes();
-        let key = ObjectKey::cluster(node);
-        let request = Request::get(nodes.object_path(&key)).accept(METADATA_ONLY);
-        match self.context.executor.read(&request, Class::Evidence).await {
-            Ok(answer) => {
-                let read: Value = answer.json()?;
-                Ok(Some(read["metadata"]["uid"].clone()))
-            }
-            Err(error) if error.is_gone(&nodes, &key) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let (nodes, key) = (Resource::nodes(), ObjectKey::cluster(node));
+        let executor = &self.context.executor;
+        let found = executor.find(&nodes, &key, METADATA_ONLY).await?;
+        let read: Option<Value> = found.map(|answer| answer.json()).transpose()?;
+        Ok(read.map(|node| node["metadata"]["uid"].clone()))
     }
 
     /// Why the directories of the pod are not to be removed; `None` if they are.
@@ -222,16 +215,12 @@ impl Execution<'_> {
         let path = self.it.pods.path(None);
         let mut pages = Pages::of(PAGE);
         loop {
-            let request = pages
-                .request(&path)
-                .query("fieldSelector", format!("spec.nodeName={node}"))
-                .accept(METADATA_ONLY_LIST);
-            let read = self.context.executor.read(&request, Class::Evidence);
-            let page: Page<Item> = match read.await {
-                Ok(answer) => Page::read(&answer)?,
-                Err(error) if pages.halve(&error) => continue,
-                Err(error) => return Err(error),
+            let request = |pages: &Pages| {
+                let request = pages.request(&path).accept(METADATA_ONLY_LIST);
+                request.query("fieldSelector", format!("spec.nodeName={node}"))
             };
+            let answer = self.context.executor.page(&mut pages, request).await?;
+            let page: Page<Item> = Page::read(&answer)?;
             let mut pods = page.items.iter().flatten();
             if pods.any(|pod| pod.metadata.uid == uid.as_str()) {
                 return Ok(true);

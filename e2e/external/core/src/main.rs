@@ -17,7 +17,7 @@ async fn reconcile(store: Store<OwnerMeta>, executor: Arc<Executor>, key: Object
         Lookup::Absent => return Outcome::Done,
         Lookup::Unknown => return Outcome::Retry(Backoff::ERROR),
     };
-    if map.0.annotations.get("wanted").is_none() || map.0.labels.get("done").is_some() {
+    if map.meta.annotations.get("wanted").is_none() || map.meta.labels.get("done").is_some() {
         return Outcome::Done;
     }
     let patch = br#"{"metadata":{"labels":{"done":"true"}}}"#;
@@ -55,7 +55,7 @@ async fn main() -> anyhow::Result<()> {
         })
         .handler(Arc::new(move |event: &Event<OwnerMeta>| match event {
             Event::Added { object, .. } | Event::Updated { new: object, .. } => {
-                added.add(object.object.0.key.clone(), Priority::Normal);
+                added.add(object.object.meta.key.clone(), Priority::Normal);
             }
             _ => {}
         }))

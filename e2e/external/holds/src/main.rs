@@ -48,7 +48,7 @@ impl Component<OwnerMeta> for Reader {
     }
 
     fn observe(&self, object: &Stored<OwnerMeta>) -> ObjectMeta {
-        object.object.0.clone()
+        object.object.meta.clone()
     }
 
     fn decide(seen: &ObjectMeta, _: jiff::Timestamp) -> Decision<WasRead, Infallible> {

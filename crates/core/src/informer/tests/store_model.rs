@@ -26,7 +26,7 @@ impl Thing {
         let version = ResourceVersion::new(self.version);
         let mut meta = ObjectMeta::new(key, Uid::new(self.uid.to_string()), version);
         meta.labels = [("l", self.label.to_string())].into_iter().collect();
-        OwnerMeta(meta)
+        OwnerMeta { meta }
     }
 
     fn of(object: &OwnerMeta) -> Self {
@@ -34,7 +34,7 @@ impl Thing {
             key: object.key().name().parse().unwrap(),
             uid: object.uid().as_str().parse().unwrap(),
             version: object.resource_version().get(),
-            label: object.0.labels.get("l").unwrap().parse().unwrap(),
+            label: object.meta.labels.get("l").unwrap().parse().unwrap(),
         }
     }
 }
@@ -243,7 +243,7 @@ fn one_index() -> Arc<[IndexDefinition<OwnerMeta>]> {
         name: "l",
         values: Box::new(|object, show| {
             // Several values each, which overlap with those of others; duplicates count once.
-            for (_, value) in object.0.labels.iter() {
+            for (_, value) in object.meta.labels.iter() {
                 show(value);
                 show(value);
                 show(&following(value));

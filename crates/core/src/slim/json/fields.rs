@@ -46,7 +46,7 @@ impl<'de> Visitor<'de> for TextVisitor {
 }
 
 /// `null` means absent.
-pub(super) fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+pub(crate) fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de> + Default,

@@ -11,6 +11,7 @@ mod pod;
 mod sniff;
 
 pub use fields::Text;
+pub(crate) use fields::nullable;
 pub use meta::{JsonMeta, JsonObject};
 pub(super) use meta::{has_finalizers, has_spec};
 pub use pod::JsonPod;
@@ -18,7 +19,7 @@ pub use sniff::{Identity, sniff};
 
 use serde::Deserialize;
 
-use super::{DecodeContext, DecodeError, Namespace, OwnerMeta, Pvc, Slim};
+use super::{DecodeContext, DecodeError, Slim};
 
 /// A slim kind that can be decoded from JSON.
 ///
@@ -43,49 +44,6 @@ pub trait SlimJson: Slim + Sized {
     ///
     /// If a required field is missing or invalid.
     fn from_json(json: &Self::Json<'_>, context: &DecodeContext) -> Result<Self, DecodeError>;
-}
-
-impl SlimJson for OwnerMeta {
-    type Json<'a> = JsonObject<'a>;
-    const METADATA_ONLY: bool = true;
-
-    fn json_meta<'j, 'a>(json: &'j Self::Json<'a>) -> &'j JsonMeta<'a> {
-        &json.metadata
-    }
-
-    fn from_json(json: &Self::Json<'_>, context: &DecodeContext) -> Result<Self, DecodeError> {
-        json.metadata.to_meta(context).map(Self)
-    }
-}
-
-impl SlimJson for Namespace {
-    type Json<'a> = JsonObject<'a>;
-    const METADATA_ONLY: bool = true;
-
-    fn json_meta<'j, 'a>(json: &'j Self::Json<'a>) -> &'j JsonMeta<'a> {
-        &json.metadata
-    }
-
-    fn from_json(json: &Self::Json<'_>, context: &DecodeContext) -> Result<Self, DecodeError> {
-        Ok(Self {
-            meta: json.metadata.to_meta(context)?,
-        })
-    }
-}
-
-impl SlimJson for Pvc {
-    type Json<'a> = JsonObject<'a>;
-    const METADATA_ONLY: bool = true;
-
-    fn json_meta<'j, 'a>(json: &'j Self::Json<'a>) -> &'j JsonMeta<'a> {
-        &json.metadata
-    }
-
-    fn from_json(json: &Self::Json<'_>, context: &DecodeContext) -> Result<Self, DecodeError> {
-        Ok(Self {
-            meta: json.metadata.to_meta(context)?,
-        })
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::slim::{Keep, Phase, Pod};
+use crate::slim::{Keep, Namespace, OwnerMeta, Phase, Pod};
 
 fn context() -> DecodeContext {
     let keep = Keep::nothing()
@@ -308,7 +308,7 @@ fn an_annotation_may_count_on_objects_of_one_creator_only(
     }})
     .to_string();
     let object: OwnerMeta = read(&text, &context).unwrap();
-    let annotations = &object.0.annotations;
+    let annotations = &object.meta.annotations;
     assert_eq!(annotations.get("always"), Some("1"));
     assert_eq!(annotations.get("mine"), counts.then_some("2"));
     assert_eq!(annotations.get("other"), None);
@@ -347,7 +347,7 @@ fn t9_a_time_that_cannot_be_represented_is_present_and_proves_nothing() {
 fn metadata_only_ignores_the_other_fields() {
     let text = r#"{"metadata":{"name":"n","uid":"u","resourceVersion":"1"},"spec":7,"status":[]}"#;
     assert_eq!(
-        read::<OwnerMeta>(text, &context()).unwrap().0.key.name(),
+        read::<OwnerMeta>(text, &context()).unwrap().meta.key.name(),
         "n"
     );
     assert_eq!(

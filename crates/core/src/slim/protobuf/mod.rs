@@ -80,7 +80,7 @@ pub use fields::{Field, Fields, Value};
 pub(crate) use meta::{annotation, version_and_finalizers, version_of};
 pub use meta::{identity, meta};
 
-use super::{DecodeContext, DecodeError, Namespace, ObjectMeta, OwnerMeta, Pvc, Slim};
+use super::{DecodeContext, DecodeError, ObjectMeta, Slim};
 
 /// A slim kind that can be decoded from Kubernetes' protobuf. The [module's
 /// example](crate::slim::protobuf) implements it for a Lease.
@@ -95,32 +95,6 @@ pub trait SlimProtobuf: Slim + Sized {
     ///
     /// If the bytes are not such a message, or a required field is missing or invalid.
     fn from_protobuf(message: &[u8], context: &DecodeContext) -> Result<Self, DecodeError>;
-}
-
-impl SlimProtobuf for OwnerMeta {
-    const METADATA_ONLY: bool = true;
-
-    fn from_protobuf(message: &[u8], context: &DecodeContext) -> Result<Self, DecodeError> {
-        meta_of(message, context).map(Self)
-    }
-}
-
-impl SlimProtobuf for Namespace {
-    const METADATA_ONLY: bool = true;
-
-    fn from_protobuf(message: &[u8], context: &DecodeContext) -> Result<Self, DecodeError> {
-        let meta = meta_of(message, context)?;
-        Ok(Self { meta })
-    }
-}
-
-impl SlimProtobuf for Pvc {
-    const METADATA_ONLY: bool = true;
-
-    fn from_protobuf(message: &[u8], context: &DecodeContext) -> Result<Self, DecodeError> {
-        let meta = meta_of(message, context)?;
-        Ok(Self { meta })
-    }
 }
 
 /// The metadata in the message of any kind. The [module's example](crate::slim::protobuf) reads those of a Lease.

@@ -16,7 +16,7 @@ use crate::damage::{Edit, damaged};
 use crate::http::ApiError;
 use crate::informer::{Change, Decoder, JsonDecoder, ProtobufDecoder, WatchEvent};
 use crate::object::ResourceVersion;
-use crate::slim::{ContainerSet, Keep, Phase, Pod};
+use crate::slim::{ContainerSet, Keep, OwnerMeta, Phase, Pod};
 use messages::{PodMessage, enveloped, frame};
 use model::ModelPod;
 
