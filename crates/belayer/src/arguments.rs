@@ -107,7 +107,7 @@ where
 /// How the address of metrics is protected.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ProtectionArguments {
-    /// Certificate (PEM, with its chain) by which the address of metrics is served over TLS
+    /// Certificate (PEM, with its chain) for serving metrics over TLS
     #[arg(
         long,
         value_name = "FILE",

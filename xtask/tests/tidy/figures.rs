@@ -46,22 +46,54 @@ fn median(section: &str, row: &str, column: &str) -> f64 {
     numbers(found[at])[0]
 }
 
+/// The section of a benchmark on the page about performance.
+fn bench<'a>(performance: &'a str, name: &str) -> &'a str {
+    let start = format!("<!-- bench {name} -->");
+    let (_, section) = performance.split_once(&start).unwrap();
+    section.split_once("<!-- end").unwrap().0
+}
+
+/// The lines of the table whose last column has this title.
+fn table<'a>(page: &'a str, last: &str) -> Vec<Vec<&'a str>> {
+    let head = format!("| {last} |");
+    page.lines()
+        .skip_while(|line| !line.ends_with(&head))
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(cells)
+        .collect()
+}
+
+fn is_rounded(figure: f64, measured: f64) -> bool {
+    (figure - measured).abs() <= ROUNDED * measured
+}
+
+#[test]
+fn the_figures_about_a_takeover_are_those_of_the_benchmark() {
+    let performance = page("contribute/performance.md");
+    let section = bench(&performance, "failover");
+    let page = page("install/high-availability.md");
+    let table = table(&page, "longest wait for a release");
+    for (line, row) in table
+        .iter()
+        .zip(["SIGTERM of the leader", "SIGKILL of the leader"])
+    {
+        let measured = median(section, row, "longest wait (s)");
+        let figures = numbers(line.last().unwrap());
+        assert_eq!(figures.len(), 1, "{line:?}");
+        assert!(is_rounded(figures[0], measured), "{line:?}: {measured}");
+    }
+    assert!(table.len() > 2, "{table:?}");
+}
+
 #[test]
 fn the_figures_about_sizing_are_those_of_the_benchmarks() {
     let performance = page("contribute/performance.md");
     let sizing = page("install/sizing.md");
-    let table: Vec<Vec<&str>> = sizing
-        .lines()
-        .skip_while(|line| !line.ends_with("| measured |"))
-        .skip(2)
-        .take_while(|line| line.starts_with('|'))
-        .map(cells)
-        .collect();
+    let table = table(&sizing, "measured");
     assert_eq!(table.len(), SOURCES.len());
-    for (line, (bench, row, columns)) in table.iter().zip(SOURCES) {
-        let start = format!("<!-- bench {bench} -->");
-        let (_, section) = performance.split_once(&start).unwrap();
-        let (section, _) = section.split_once("<!-- end").unwrap();
+    for (line, (name, row, columns)) in table.iter().zip(SOURCES) {
+        let section = bench(&performance, name);
         for size in numbers(line[0]) {
             assert!(section.contains(&size.to_string()), "{line:?}");
         }
@@ -69,8 +101,8 @@ fn the_figures_about_sizing_are_those_of_the_benchmarks() {
         assert_eq!(figures.len(), columns.len(), "{line:?}");
         for (figure, column) in figures.into_iter().zip(*columns) {
             let measured = median(section, row, column);
-            let is_rounded = (figure - measured).abs() <= ROUNDED * measured;
-            assert!(is_rounded, "{line:?}: {column} of {bench} is {measured}");
+            let is_rounded = is_rounded(figure, measured);
+            assert!(is_rounded, "{line:?}: {column} of {name} is {measured}");
         }
     }
     let seconds = numbers(table.last().unwrap()[1])[0];

@@ -85,8 +85,8 @@ pub struct NodeAgentArguments {
     )]
     pub metrics_bind_address: BindAddress,
 
-    /// Address that serves /livez and /readyz alone, so that a flood on the address of
-    /// metrics does not reach the probes; `0` is off
+    /// Separate address for /livez and /readyz, so that a flood of requests for metrics does
+    /// not block the probes; `0` is off
     #[arg(
         long,
         value_name = "ADDRESS",

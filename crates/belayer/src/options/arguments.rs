@@ -142,8 +142,8 @@ pub struct RunArguments {
     )]
     pub metrics_bind_address: Option<BindAddress>,
 
-    /// Address that serves /livez and /readyz alone, so that a flood on the address of
-    /// metrics does not reach the probes; `0` is off [default: 0]
+    /// Separate address for /livez and /readyz, so that a flood of requests for metrics does
+    /// not block the probes; `0` is off [default: 0]
     #[arg(
         long,
         value_name = "ADDRESS",

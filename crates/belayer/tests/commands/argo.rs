@@ -146,7 +146,7 @@ async fn a22_a_workflow_controller_of_another_name_is_alive(
     assert!(!stuck.contains("controller-gone"), "{stuck}");
 }
 
-fn workflow_controller(world: &World, container: &Value, ready: u64) {
+pub(crate) fn workflow_controller(world: &World, container: &Value, ready: u64) {
     let mut container = container.clone();
     container["image"] = "argoproj/workflow-controller:v3.7.0".into();
     deployment(world, "workflow-controller", container, ready);

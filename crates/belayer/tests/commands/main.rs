@@ -6,7 +6,6 @@
 )]
 
 mod argo;
-mod broken_cluster;
 mod check;
 mod check_limits;
 mod environment;
@@ -16,6 +15,7 @@ mod known;
 mod limited;
 mod namespaces;
 mod nodes;
+mod pages;
 mod permissions;
 mod polite;
 mod pvcs;

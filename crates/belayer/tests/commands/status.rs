@@ -8,7 +8,7 @@ use crate::world::{TOOL, World, gates};
 
 const OWN: &str = "belayer-system";
 
-fn pod(world: &World, namespace: &str, name: &str, metadata: Value) -> String {
+pub(crate) fn pod(world: &World, namespace: &str, name: &str, metadata: Value) -> String {
     let mut object = json!({
         "metadata": metadata,
         "spec": { "containers": [{ "name": "main", "image": "registry.example/belayer/belayer:0.1.0" }] },
@@ -23,7 +23,7 @@ fn pod(world: &World, namespace: &str, name: &str, metadata: Value) -> String {
     found["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
-fn delete(world: &World, namespace: &str, name: &str) {
+pub(crate) fn delete(world: &World, namespace: &str, name: &str) {
     let actor = belayer_sandbox::Actor::new("test");
     let cluster = world.sandbox.cluster();
     cluster
@@ -143,7 +143,7 @@ fn recreation(world: &World, namespace: &str, pod: &str) {
     }
 }
 
-fn namespace(world: &World, name: &str) {
+pub(crate) fn namespace(world: &World, name: &str) {
     world.create(
         &Gvr::NAMESPACES,
         None,
@@ -176,7 +176,7 @@ fn installed(world: &World) {
 }
 
 /// A Lease that was renewed just now.
-fn lease(world: &World, name: &str, holder: &str) {
+pub(crate) fn lease(world: &World, name: &str, holder: &str) {
     let leases = Gvr::new("coordination.k8s.io", "v1", "leases");
     let now = jiff::Timestamp::now();
     world.create(
