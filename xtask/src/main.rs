@@ -97,6 +97,11 @@ fn main() -> ExitCode {
     })
 }
 
+/// Whether this is continuous integration, where a missing prerequisite is a failure and not a skip.
+fn is_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}
+
 /// A whole number. The error names the expected form.
 fn count(text: &str) -> Result<usize, String> {
     let number = text.parse();
