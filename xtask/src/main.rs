@@ -15,6 +15,7 @@ mod node;
 mod passed;
 mod release;
 mod support;
+mod survivors;
 mod test;
 
 use std::process::ExitCode;
@@ -65,6 +66,7 @@ enum Command {
     /// Run Belayer for hours, kill the leader every minute of the first half, and check that nothing grows
     Soak(Passed),
     Support(support::Support),
+    Survivors(survivors::Survivors),
 }
 
 fn main() -> ExitCode {
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
         Command::Simulate(options) => options.with_optimized("belayer-simulator"),
         Command::Skew(options) => options.with_scenarios("skew"),
         Command::Support(command) => command.execute(),
+        Command::Survivors(command) => command.execute(),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
