@@ -171,7 +171,7 @@ pub(crate) fn leftovers() -> Command {
 pub(crate) fn can_build_helm() -> bool {
     let mut version = Command::new("go");
     version.arg("version").stdout(Stdio::null());
-    std::env::var_os("CI").is_some() || version.status().is_ok_and(|status| status.success())
+    crate::is_ci() || version.status().is_ok_and(|status| status.success())
 }
 
 /// The package and its program.

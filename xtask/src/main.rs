@@ -15,6 +15,7 @@ mod node;
 mod passed;
 mod release;
 mod support;
+mod survivors;
 mod test;
 
 use std::process::ExitCode;
@@ -65,6 +66,7 @@ enum Command {
     /// Run Belayer for hours, kill the leader every minute of the first half, and check that nothing grows
     Soak(Passed),
     Support(support::Support),
+    Survivors(survivors::Survivors),
 }
 
 fn main() -> ExitCode {
@@ -90,11 +92,17 @@ fn main() -> ExitCode {
         Command::Simulate(options) => options.with_optimized("belayer-simulator"),
         Command::Skew(options) => options.with_scenarios("skew"),
         Command::Support(command) => command.execute(),
+        Command::Survivors(command) => command.execute(),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+/// Whether this is continuous integration, where a missing prerequisite is a failure and not a skip.
+fn is_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }
 
 /// A whole number. The error names the expected form.

@@ -101,7 +101,7 @@ impl Release {
         if self.binary.is_none() && !is_auditable(&binary)? {
             let lacking = "the binary does not contain the list of its dependencies: \
                            cargo install --locked cargo-auditable";
-            ensure!(std::env::var_os("CI").is_none(), lacking);
+            ensure!(!crate::is_ci(), lacking);
             println!("{lacking}");
         }
         archive(&binary, &work, &folder.join(archived))?;

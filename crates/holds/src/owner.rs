@@ -442,3 +442,6 @@ struct ApiResource {
     #[serde(default)]
     namespaced: bool,
 }
+
+#[cfg(test)]
+mod tests;

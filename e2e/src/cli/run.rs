@@ -236,6 +236,8 @@ impl Run {
         }
         let summary = harness::run(&*provider, all, &options).await?;
         anstream::println!("{summary}");
+        // As above: one that skipped everything has tested nothing.
+        ensure!(summary.passed > 0 || !crate::is_ci(), "no scenario passed");
         Ok(super::exit(summary.failed == 0))
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .needs([Kubectl, AdmissionPolicies, IdleDeployments]),
         Scenario::alone(
             "install-again-while-draining",
-            "manifests that are applied again, and again by a tool, change neither a drain nor what an admin turned off",
+            "H3: manifests that are applied again, and again by a tool, change neither a drain nor what an admin turned off",
             again_while_draining,
         )
         .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments]),
@@ -196,7 +196,6 @@ async fn again_while_draining(cluster: Cluster) -> Result<()> {
     shown
 }
 
-/// H3.
 async fn keeps_draining(cluster: &Cluster) -> Result<()> {
     let home = manifests().display().to_string();
     cluster

@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use wait4::{ResUse, Wait4 as _};
 
 use super::counts::Counts;
+use super::skips::Skips;
 
 /// How much of a failed step's log is printed.
 const PRINTED_LINES: usize = 120;
@@ -109,7 +110,7 @@ impl Step {
     }
 
     /// Runs it, prints its line, and its log if it failed.
-    pub(super) fn run(self) -> Result<Outcome> {
+    pub(super) fn run(self, skips: Skips) -> Result<Outcome> {
         let Self {
             name,
             mut command,
@@ -118,28 +119,35 @@ impl Step {
             background,
         } = self;
         if let Some(why) = skipped {
-            println!("skip {name}: {why}");
-            let counts = Counts {
-                skipped: 1,
-                ..Counts::default()
-            };
-            return Ok(Outcome {
-                counts,
-                failure: None,
-            });
+            return Ok(skip(&name, why, skips));
         }
         let started = Instant::now();
         let bar = if background { None } else { bar(&name) };
         if bar.is_none() {
             println!("     {name} ...");
         }
-        let mut output = Output::new(kind, bar.clone());
+        let mut output = Output::new(kind, skips, bar.clone());
         let used = run(&mut command, &mut output)?;
         if let Some(bar) = bar {
             bar.finish_and_clear();
         }
         Ok(output.close(&name, &used, started.elapsed()))
     }
+}
+
+/// Prints the line of a step that cannot be run: a failure where it has to.
+fn skip(name: &str, why: &str, skips: Skips) -> Outcome {
+    let mut counts = Counts::default();
+    let failure = if skips.permit_step(why) {
+        counts.skipped = 1;
+        println!("skip {name}: {why}");
+        None
+    } else {
+        counts.failed = 1;
+        println!("FAIL {name}: {why}");
+        Some(format!("{name}\n     | {why}"))
+    };
+    Outcome { counts, failure }
 }
 
 /// Runs the command. Returns its exit status, and the CPU time of it and of all processes that it waited for.
@@ -179,6 +187,11 @@ struct Output {
     bar: Option<ProgressBar>,
     counts: Option<Counts>,
     ignored: Vec<String>,
+    skips: Skips,
+    /// What was skipped although it may not be.
+    refused: Vec<String>,
+    /// The whole provider cannot be started, and says so.
+    is_skipped: bool,
     /// What failed tests say: other test binaries follow, so that the last lines do not contain it.
     failures: Vec<String>,
     in_failures: bool,
@@ -186,12 +199,15 @@ struct Output {
 }
 
 impl Output {
-    fn new(kind: Kind, bar: Option<ProgressBar>) -> Self {
+    fn new(kind: Kind, skips: Skips, bar: Option<ProgressBar>) -> Self {
         Self {
             kind,
             bar,
             counts: None,
             ignored: Vec::new(),
+            skips,
+            refused: Vec::new(),
+            is_skipped: false,
             failures: Vec::new(),
             in_failures: false,
             last: VecDeque::new(),
@@ -218,8 +234,17 @@ impl Output {
             self.counts = Some(self.counts.unwrap_or_default() + counts);
         } else if let Kind::Scenarios(provider) = self.kind {
             self.print(&format!("{provider:<8} {line}"));
+            if let Some(skipped) = line.strip_prefix("skip ") {
+                self.is_skipped |= skipped.starts_with("provider-");
+                if !self.skips.permit_scenario(provider, skipped) {
+                    self.refused.push(skipped.to_owned());
+                }
+            }
         } else if let Some(name) = ignored_test(line) {
             self.ignored.push(name.to_owned());
+            if !self.skips.permit_test(name) {
+                self.refused.push(name.to_owned());
+            }
         }
         if let Some(bar) = &self.bar {
             bar.set_message(line.to_owned());
@@ -247,19 +272,35 @@ impl Output {
         }
     }
 
+    /// Why a command that ended well has not shown what it is for.
+    fn shows_too_little(&self) -> Option<&'static str> {
+        match self.counts {
+            _ if self.kind == Kind::Check => None,
+            None => Some("it printed no counts, so nothing shows that a test ran"),
+            Some(counts) if counts.passed == 0 && !self.is_skipped => Some("no test passed"),
+            Some(_) if !self.refused.is_empty() => {
+                Some("with CI=true, only what xtask/src/test/skips.txt lists may be skipped")
+            }
+            Some(_) => None,
+        }
+    }
+
     /// Prints the result of the step. A failed command counts as one failure if nothing else failed.
-    fn close(self, name: &str, used: &ResUse, took: Duration) -> Outcome {
+    fn close(mut self, name: &str, used: &ResUse, took: Duration) -> Outcome {
         let status = used.status;
-        let mut counts = match (self.counts, status.success()) {
-            (Some(counts), _) => counts,
-            (None, true) => Counts {
-                passed: 1,
-                ..Counts::default()
-            },
-            (None, false) => Counts::default(),
-        };
-        if !status.success() && counts.failed == 0 {
+        let mut counts = self.counts.unwrap_or_default();
+        let unshown = self
+            .shows_too_little()
+            .filter(|_| status.success() && counts.failed == 0);
+        if let Some(why) = unshown {
+            self.failures = vec![why.to_owned()];
+            self.failures.append(&mut self.refused);
+        }
+        if (!status.success() || unshown.is_some()) && counts.failed == 0 {
             counts.failed = 1;
+        }
+        if status.success() && self.kind == Kind::Check {
+            counts.passed = 1;
         }
         let seconds = took.as_secs_f64();
         let cpu = (used.rusage.utime + used.rusage.stime).as_secs_f64();
@@ -276,7 +317,8 @@ impl Output {
             println!("ok   {name} {seconds:.1} s ({cpu:.1} s of CPU time){summary}");
         } else {
             println!("FAIL {name} {seconds:.1} s ({cpu:.1} s of CPU time){summary}");
-            if !matches!(self.kind, Kind::Scenarios(_)) || self.counts.is_none() {
+            let is_printed = matches!(self.kind, Kind::Scenarios(_)) && unshown.is_none();
+            if !is_printed || self.counts.is_none() {
                 for line in self.text_of_failure(FAILURE_LINES) {
                     println!("     | {line}");
                 }
@@ -310,7 +352,10 @@ mod tests {
     #[case::it_passes("true", 1, 0)]
     #[case::it_fails("exit 3", 0, 1)]
     fn a_check_counts_as_one(#[case] script: &str, #[case] passed: u64, #[case] failed: u64) {
-        let counts = Step::check("a check", shell(script)).run().unwrap().counts;
+        let counts = Step::check("a check", shell(script))
+            .run(Skips::Any)
+            .unwrap()
+            .counts;
         assert_eq!(
             counts,
             Counts {
@@ -326,23 +371,90 @@ mod tests {
         let mut command = shell("test \"$(nice)\" = 19 && test \"$MARK\" = 1 && test -e bin/sh");
         command.env("MARK", "1").current_dir("/");
         let step = Step::check("a check", command).in_background();
-        assert_eq!(step.run().unwrap().counts.passed, 1);
+        assert_eq!(step.run(Skips::Any).unwrap().counts.passed, 1);
     }
 
     #[test]
     fn a_step_that_cannot_be_run_counts_as_skipped() {
         let counts = Step::skipped("a check", "there is no tool")
-            .run()
+            .run(Skips::Any)
             .unwrap()
             .counts;
         assert_eq!((counts.passed, counts.failed, counts.skipped), (0, 0, 1));
     }
 
     #[test]
+    fn a_step_that_has_to_run_is_a_failure() {
+        let step = Step::skipped("a check", "there is no tool");
+        let outcome = step.run(Skips::Listed).unwrap();
+        assert_eq!((outcome.counts.failed, outcome.counts.skipped), (1, 0));
+        let expected = "a check\n     | there is no tool";
+        assert_eq!(outcome.failure.as_deref(), Some(expected));
+        let step = Step::skipped("a check", "there is no earlier release");
+        assert_eq!(step.run(Skips::Listed).unwrap().counts.skipped, 1);
+    }
+
+    #[rstest]
+    #[case::no_counts("true", Skips::Any, "it printed no counts")]
+    #[case::nothing_ran("echo '0 passed, 0 failed, 0 skipped'", Skips::Any, "no test passed")]
+    #[case::all_skipped(
+        "echo 'skip a needs real nodes'; echo '0 passed, 0 failed, 1 skipped'",
+        Skips::Any,
+        "no test passed"
+    )]
+    #[case::another_skip(
+        "echo 'skip a needs a kubelet'; echo '9 passed, 0 failed, 1 skipped'",
+        Skips::Listed,
+        "     | a needs a kubelet"
+    )]
+    #[case::the_provider(
+        "echo 'skip provider-local no Go'; echo '0 passed, 0 failed, 1 skipped'",
+        Skips::Listed,
+        "     | provider-local no Go"
+    )]
+    fn scenarios_that_show_too_little_are_a_failure(
+        #[case] script: &str,
+        #[case] skips: Skips,
+        #[case] expected: &str,
+    ) {
+        let step = Step::scenarios("scenarios", "local", shell(script));
+        let outcome = step.run(skips).unwrap();
+        assert_eq!(outcome.counts.failed, 1);
+        let failure = outcome.failure.unwrap();
+        assert!(failure.contains(expected), "{failure}");
+    }
+
+    #[rstest]
+    #[case::one_may_be_skipped(
+        "echo 'skip a needs real nodes'; echo '9 passed, 0 failed, 1 skipped'",
+        Skips::Listed
+    )]
+    #[case::no_control_plane(
+        "echo 'skip provider-local no Go'; echo '0 passed, 0 failed, 1 skipped'",
+        Skips::Any
+    )]
+    fn scenarios_may_skip(#[case] script: &str, #[case] skips: Skips) {
+        let step = Step::scenarios("scenarios", "local", shell(script));
+        let counts = step.run(skips).unwrap().counts;
+        assert_eq!((counts.failed, counts.skipped), (0, 1));
+    }
+
+    #[rstest]
+    #[case::no_counts("true")]
+    #[case::nothing_ran("echo 'test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured'")]
+    #[case::another_is_ignored(
+        "echo 'test a ... ignored'; echo 'test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured'"
+    )]
+    fn tests_that_show_too_little_are_a_failure(#[case] script: &str) {
+        let step = Step::tests("tests", shell(script));
+        assert_eq!(step.run(Skips::Listed).unwrap().counts.failed, 1);
+    }
+
+    #[test]
     fn test_binaries_are_added_up() {
         let line = "test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out";
         let counts = Step::tests("tests", shell(&format!("echo '{line}'; echo '{line}'")))
-            .run()
+            .run(Skips::Any)
             .unwrap()
             .counts;
         assert_eq!(
@@ -357,7 +469,7 @@ mod tests {
 
     #[test]
     fn what_failed_tests_say_is_kept_although_others_follow() {
-        let mut output = Output::new(Kind::Tests, None);
+        let mut output = Output::new(Kind::Tests, Skips::Any, None);
         let failed = [
             "failures:",
             "---- a stdout ----",
@@ -388,20 +500,23 @@ mod tests {
         let script = format!("printf '%s\\n' '{}'; exit 1", lines.join("' '"));
         let step = Step::scenarios("scenarios", "local", shell(&script));
         let expected = "scenarios\n     | FAIL b 1 s\n     |      no result";
-        assert_eq!(step.run().unwrap().failure.as_deref(), Some(expected));
+        assert_eq!(
+            step.run(Skips::Any).unwrap().failure.as_deref(),
+            Some(expected)
+        );
     }
 
     #[test]
     fn the_end_of_a_failed_check_is_printed_again() {
         let step = Step::check("numbers", shell("seq 500; exit 1"));
-        let failure = step.run().unwrap().failure.unwrap();
+        let failure = step.run(Skips::Any).unwrap().failure.unwrap();
         assert!(failure.starts_with("numbers\n     | 461\n") && failure.ends_with("| 500"));
     }
 
     #[test]
     fn tests_that_do_not_compile_are_a_failure() {
         let counts = Step::tests("tests", shell("echo error: no; exit 101"))
-            .run()
+            .run(Skips::Any)
             .unwrap()
             .counts;
         assert_eq!(
@@ -418,7 +533,7 @@ mod tests {
     fn scenarios_that_cannot_start_are_a_failure_even_after_a_count() {
         let script = "echo '3 passed, 0 failed, 0 skipped'; exit 1";
         let counts = Step::scenarios("scenarios", "local", shell(script))
-            .run()
+            .run(Skips::Any)
             .unwrap()
             .counts;
         assert_eq!(

@@ -371,7 +371,7 @@ fn crates_core_as_a_library_has_no_name_of_belayers() {
 /// Row *publishable crates* (H4): the final program chooses the Kubernetes version of `k8s-openapi`; two choices do
 /// not compile. Documentation is built without a program.
 #[test]
-fn crates_h4_no_library_chooses_a_version_of_kubernetes() {
+fn h4_no_library_chooses_a_version_of_kubernetes() {
     const PROGRAMS: &[&str] = &["belayer", "belayer-demo"];
     for package in packages() {
         let name = package["name"].as_str().unwrap();

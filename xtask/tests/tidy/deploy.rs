@@ -332,7 +332,7 @@ fn crates_have_a_license_and_settings_for_their_documentation() {
 
 /// Row *publishable crates* (H4): a dependency with a version must be published first, also one of tests.
 #[test]
-fn crates_h4_no_published_crate_needs_one_that_is_not() {
+fn h4_no_published_crate_needs_one_that_is_not() {
     let is_private = |manifest: &str| manifest.contains("publish = false");
     let mut names = Vec::new();
     let mut published = Vec::new();

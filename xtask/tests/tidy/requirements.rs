@@ -53,6 +53,45 @@ fn in_source(source: &str) -> BTreeSet<String> {
     found
 }
 
+/// The codes that tests show: in the names of test functions, and in the names and descriptions of scenarios. A helper or a
+/// comment shows nothing: it stays when its test goes.
+fn shown(source: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut is_test = false;
+    for line in source.lines().map(str::trim) {
+        if let Some(attribute) = line.strip_prefix("#[") {
+            let path = attribute.split(['(', ']']).next().unwrap_or_default();
+            is_test |= matches!(path.rsplit("::").next(), Some("test" | "rstest"));
+        } else if let Some((_, name)) = line.split_once("fn ").filter(|_| !line.starts_with("//")) {
+            if is_test {
+                found.extend(in_name(name.split('(').next().unwrap_or_default()));
+            }
+            is_test = false;
+        }
+    }
+    for call in ["Scenario::shared(", "Scenario::alone(", " scenario("] {
+        for arguments in source.split(call).skip(1) {
+            let mut literals = arguments.split('"').skip(1).step_by(2);
+            let name = literals.next().unwrap_or_default().replace('-', "_");
+            found.extend(in_name(&name));
+            found.extend(in_text(literals.next().unwrap_or_default()).map(str::to_owned));
+        }
+    }
+    found
+}
+
+/// The name and the text of each source file except this one.
+fn sources(with: &mut dyn FnMut(String, &str)) {
+    for folder in ["crates", "e2e", "xtask"] {
+        visit(&root().join(folder), "rs", &mut |file| {
+            let name = in_repository(file);
+            if !name.contains("/target/") && !name.ends_with("tidy/requirements.rs") {
+                with(name, &fs::read_to_string(file).unwrap());
+            }
+        });
+    }
+}
+
 /// The first column of the page's tables.
 fn defined() -> BTreeSet<String> {
     let page = fs::read_to_string(root().join(BOOK).join(PAGE)).unwrap();
@@ -68,15 +107,10 @@ fn defined() -> BTreeSet<String> {
 #[test]
 fn every_code_of_a_requirement_is_defined_on_its_page() {
     let mut used: BTreeMap<String, String> = BTreeMap::new();
-    for folder in ["crates", "e2e", "xtask"] {
-        visit(&root().join(folder), "rs", &mut |file| {
-            let name = in_repository(file);
-            if !name.contains("/target/") && !name.ends_with("tidy/requirements.rs") {
-                let codes = in_source(&fs::read_to_string(file).unwrap());
-                used.extend(codes.into_iter().map(|code| (code, name.clone())));
-            }
-        });
-    }
+    sources(&mut |name, source| {
+        let codes = in_source(source).into_iter();
+        used.extend(codes.map(|code| (code, name.clone())));
+    });
     for page in pages().iter().filter(|page| !page.ends_with(PAGE)) {
         let text = fs::read_to_string(page).unwrap();
         let name = in_repository(page);
@@ -97,6 +131,40 @@ fn every_code_of_a_requirement_is_defined_on_its_page() {
         "{PAGE} defines what nothing uses: {unused:?}"
     );
     assert!(used.len() > 60, "{used:?}");
+}
+
+#[test]
+fn every_code_is_shown_by_a_test() {
+    let mut tested = BTreeSet::new();
+    sources(&mut |_, source| tested.extend(shown(source)));
+    let codes = defined().into_iter().filter(|name| is_code(name));
+    let missing: Vec<_> = codes.filter(|code| !tested.contains(code)).collect();
+    assert!(
+        missing.is_empty(),
+        "no name of a test, and no name or description of a scenario, has {missing:?}: {PAGE}"
+    );
+}
+
+#[test]
+fn only_tests_and_scenarios_show_a_code() {
+    let source = r#"
+        #[tokio::test]
+        async fn t1_t2_removed() {}
+        #[rstest]
+        #[case::a(1)]
+        fn t3_kept(#[case] a: u8) {}
+        fn t4_helper() {}
+        #[cfg(test)]
+        fn t5_helper() {}
+        /// T6
+        Scenario::alone(
+            "a8-many-workflows",
+            "R6, R7: one is wiped (L2)",
+            many,
+        )
+    "#;
+    let found: Vec<String> = shown(source).into_iter().collect();
+    assert_eq!(found, ["A8", "L2", "R6", "R7", "T1", "T2", "T3"]);
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "chart-life-helm3",
-            "Helm 3 installs, upgrades, rolls back and uninstalls Belayer in any namespace; no hold is left, and it can be installed in another one",
+            "Helm 3 installs, upgrades, rolls back and uninstalls Belayer in any namespace, and keeps the gate (H3); no hold is left, and it can be installed in another one",
             |cluster| life::whole(cluster, Program::Helm3),
         )
         .needs([Helm, Kubectl, Rbac, AdmissionPolicies, IdleDeployments])

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::IFlags;
 use rustix::mount::UnmountFlags;
 use tempfile::TempDir;
 
@@ -120,8 +121,15 @@ impl Drop for World {
     }
 }
 
-pub(super) fn is_root() -> bool {
+fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// Prints why a test cannot run here. Continuous integration runs as root on file systems with attributes, so there it fails.
+fn skip(why: &str) {
+    let is_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
+    assert!(!is_ci, "{why}");
+    eprintln!("skipped: {why}");
 }
 
 /// Whether this process may mount; prints a message if not.
@@ -131,9 +139,18 @@ pub(super) fn may_mount() -> bool {
     fs::create_dir(&dir).unwrap();
     let may = is_root() && mount_tmpfs(&dir).is_ok();
     if !may {
-        eprintln!("skipped: needs root and the right to mount");
+        skip("needs root and the right to mount");
     }
     may
+}
+
+/// Makes a file or directory immutable; prints a message if this process may not.
+pub(super) fn make_immutable(file: &fs::File) -> bool {
+    let can = is_root() && rustix::fs::ioctl_setflags(file, IFlags::IMMUTABLE).is_ok();
+    if !can {
+        skip("needs root and a file system with attributes");
+    }
+    can
 }
 
 pub(super) fn mount_tmpfs(at: &Path) -> rustix::io::Result<()> {
