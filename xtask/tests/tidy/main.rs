@@ -206,6 +206,22 @@ fn only_a_module_of_tests_ends_the_code_of_a_file() {
     assert_eq!(without_tests(&format!("{code}{tests}")), code);
 }
 
+/// What belongs to one controller stands in its crate and not in the binary.
+#[test]
+fn few_places_of_the_binary_depend_on_a_feature() {
+    let mut places = Vec::new();
+    visit(&root().join("crates/belayer/src"), "rs", &mut |file| {
+        let text = fs::read_to_string(file).unwrap();
+        let lines = without_tests(&text).lines();
+        places.extend(
+            lines
+                .filter(|line| line.contains("#[cfg") && line.contains("feature = "))
+                .map(|line| format!("{}: {}", file.display(), line.trim())),
+        );
+    });
+    assert!((1..=15).contains(&places.len()), "{places:#?}");
+}
+
 /// Each walk names at most five files, each of at most 500 lines, and items that are defined in them.
 #[test]
 fn the_walks_name_existing_symbols() {
