@@ -175,10 +175,10 @@ pub(crate) async fn belayer_readiness(port: u16) -> Result<()> {
     get(loopback(port), "/readyz").await.map(drop)
 }
 
-/// The sum of the series of a metric of the Belayer with this metrics port.
+/// The sum of the series of a metric of the Belayer with this metrics port; zero before anything was counted.
 pub(crate) async fn belayer_says(port: u16, metric: &str) -> Result<f64> {
     let text = get(loopback(port), "/metrics").await?;
-    Ok(sum(&text, metric, &[]))
+    Ok(sum(&text, metric, &[]).unwrap_or_default())
 }
 
 fn loopback(port: u16) -> SocketAddr {

@@ -302,8 +302,34 @@ impl Belayer {
         self.process.log()
     }
 
-    /// The sum of all series of a metric with these labels; zero if there is none.
+    /// Waits until its log says that this pod was released because of one of these kinds of evidence.
+    pub async fn released_for(&self, namespace: &str, pod: &str, evidence: &[&str]) -> Result<()> {
+        let what = format!("the log says why {pod} was released");
+        let says =
+            |line: &str, key: &str, value: &str| line.contains(&format!("{key}=\"{value}\""));
+        eventually(&what, SOON, async || {
+            let log = self.log()?;
+            let of_pod = |line: &&str| line.contains(&format!(" object={namespace}/{pod} "));
+            let mut lines = log.lines().filter(of_pod);
+            let reported = lines.any(|line| evidence.iter().any(|one| says(line, "evidence", one)));
+            ensure!(reported, "no log line about it names {evidence:?}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// The sum of all series of a metric with these labels; an error if there is none.
     pub async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Result<f64> {
+        let found = self.found(name, labels).await?;
+        found.with_context(|| format!("there is no series {name} with the labels {labels:?}"))
+    }
+
+    /// The same for a metric whose series exist only once there is something to count; zero if there is none.
+    pub async fn metric_or_zero(&self, name: &str, labels: &[(&str, &str)]) -> Result<f64> {
+        Ok(self.found(name, labels).await?.unwrap_or_default())
+    }
+
+    async fn found(&self, name: &str, labels: &[(&str, &str)]) -> Result<Option<f64>> {
         let text = get(self.metrics, "/metrics").await?;
         Ok(sum(&text, name, labels))
     }
@@ -374,8 +400,8 @@ pub async fn get(address: SocketAddr, path: &str) -> Result<String> {
     }
 }
 
-/// The sum of the series of one metric in the text format.
-pub fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
+/// The sum of the series of one metric in the text format; `None` if there is no series with these labels.
+pub fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
     let value = |line: &str| -> Option<f64> {
         let (series, value) = line.rsplit_once(' ')?;
         let (own_name, own_labels) = series.split_once('{').unwrap_or((series, ""));
@@ -391,7 +417,7 @@ pub fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
     text.lines()
         .filter(|line| !line.starts_with('#'))
         .filter_map(value)
-        .sum()
+        .reduce(|sum, value| sum + value)
 }
 
 /// A connection from one of the addresses of this machine's loopback, as from another pod.
@@ -416,16 +442,17 @@ belayer_holds_added_total 11
 ";
 
     #[rstest]
-    #[case::one_series("belayer_holds", &[("controller", "pod-finalizer")], 7.0)]
-    #[case::all_series_are_added_up("belayer_releases_total", &[], 5.0)]
-    #[case::a_label_picks_one("belayer_releases_total", &[("evidence", "Consumed")], 2.0)]
-    #[case::a_longer_name_is_another("belayer_holds_added", &[], 0.0)]
-    #[case::without_labels("belayer_holds_added_total", &[], 11.0)]
+    #[case::one_series("belayer_holds", &[("controller", "pod-finalizer")], Some(7.0))]
+    #[case::all_series_are_added_up("belayer_releases_total", &[], Some(5.0))]
+    #[case::a_label_picks_one("belayer_releases_total", &[("evidence", "Consumed")], Some(2.0))]
+    #[case::a_longer_name_is_another("belayer_holds_added", &[], None)]
+    #[case::no_series_has_the_label("belayer_releases_total", &[("evidence", "NoOwner")], None)]
+    #[case::without_labels("belayer_holds_added_total", &[], Some(11.0))]
     fn series_are_found(
         #[case] name: &str,
         #[case] labels: &[(&str, &str)],
-        #[case] expected: f64,
+        #[case] expected: Option<f64>,
     ) {
-        assert!((sum(TEXT, name, labels) - expected).abs() < f64::EPSILON);
+        assert_eq!(sum(TEXT, name, labels), expected);
     }
 }

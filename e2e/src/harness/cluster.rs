@@ -8,16 +8,17 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use belayer_sandbox::Faults;
 use kube::Client;
-use kube::api::{DynamicObject, PostParams};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::belayer::{Belayer, BelayerOptions};
+use crate::control_plane::client;
 use crate::kinds;
 use crate::kubectl::Kubectl;
 use crate::output::Output;
-use crate::providers::{Backend, Capability, Recorder};
+use crate::providers::{Backend, Capability, Mark, Recorder, Request};
 use crate::wait::{SOON, eventually};
 
 pub use crate::providers::OWN_NODE;
@@ -197,6 +198,29 @@ impl Cluster {
             .context("this provider has no record of requests")
     }
 
+    /// All of Belayer's mutating requests since the mark, once its process has ended. The record may name a request later
+    /// than its effect is visible: this sends one more with Belayer's account, which changes nothing, waits until the
+    /// record has it, and leaves it out.
+    pub async fn all_writes_since(&self, mark: Mark) -> Result<Vec<Request>> {
+        let belayer = client(self.0.backend.belayer_kubeconfig()).await?;
+        let name = format!("none-{}", jiff::Timestamp::now().as_nanosecond());
+        let (options, nothing) = (PatchParams::default(), Patch::Merge(json!({})));
+        let pods = kinds::pods(&belayer, self.namespace());
+        let patched = pods.patch(&name, &options, &nothing).await;
+        ensure!(
+            matches!(&patched, Err(kube::Error::Api(status)) if status.code == 404),
+            "a patch of a pod that does not exist returned {patched:?}"
+        );
+        let last = format!("{}/{name}", self.namespace());
+        eventually("the record has the last request", SOON, async || {
+            let mut writes = self.recorder()?.writes_since(mark)?;
+            let at = writes.iter().position(|write| write.object == last);
+            writes.remove(at.context("it does not")?);
+            Ok(writes)
+        })
+        .await
+    }
+
     /// Fault injection. A scenario that calls it must declare [`Capability::Faults`].
     pub fn faults(&self) -> Result<&Faults> {
         self.0
@@ -269,13 +293,14 @@ impl Cluster {
         }
     }
 
-    /// The log of the Belayer of the shared scenarios, which contains the evidence of releases; `None` where it runs as
-    /// pods, which log less. Fails in an exclusive scenario.
-    pub fn shared_log(&self) -> Result<Option<String>> {
-        match &self.0.shared {
-            Shared::Pods => Ok(None),
-            Shared::None | Shared::Process(_) => self.shared_belayer()?.log().map(Some),
+    /// Waits until the log of the Belayer of the shared scenarios says that this pod was released because of one of these
+    /// kinds of evidence. Does nothing where Belayer runs as pods, which log less. Fails in an exclusive scenario.
+    pub async fn released_for(&self, pod: &str, evidence: &[&str]) -> Result<()> {
+        if let Shared::Pods = self.0.shared {
+            return Ok(());
         }
+        let belayer = self.shared_belayer()?;
+        belayer.released_for(self.namespace(), pod, evidence).await
     }
 
     /// Starts a Belayer with the default configuration and waits until it is ready.

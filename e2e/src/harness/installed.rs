@@ -119,13 +119,13 @@ impl Installed {
             .container(id.context("the pod has no container")?)
     }
 
-    /// The sum of the series of the leader's metric with these labels; zero if there is none.
+    /// The sum of the series of the leader's metric with these labels; an error if there is none.
     pub async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Result<f64> {
         let leader = self.leader().await?.name_any();
         self.metric_of((HOME, &leader), name, labels).await
     }
 
-    /// The sum of the series of a metric of a pod, by its namespace and name, with these labels.
+    /// The sum of the series of a metric of a pod, by its namespace and name, with these labels; an error if there is none.
     pub async fn metric_of(
         &self,
         (namespace, pod): (&str, &str),
@@ -135,7 +135,8 @@ impl Installed {
         let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}:8080/proxy/metrics");
         let request = http::Request::get(path).body(Vec::new())?;
         let text = self.cluster.client().request_text(request).await?;
-        Ok(sum(&text, name, labels))
+        sum(&text, name, labels)
+            .with_context(|| format!("{pod} has no series {name} with the labels {labels:?}"))
     }
 
     /// Evicts a pod of Belayer's.

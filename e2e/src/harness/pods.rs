@@ -91,6 +91,17 @@ impl Cluster {
             .with_context(|| format!("end the pod {pod}"))
     }
 
+    /// The same for many pods, in parallel, with the phase Succeeded.
+    pub async fn finish_all(&self, pods: impl IntoIterator<Item = String>) -> Result<()> {
+        let mut finished = futures::stream::iter(pods)
+            .map(|pod| async move { self.finish(&pod, "Succeeded").await })
+            .buffer_unordered(PARALLEL);
+        while let Some(done) = finished.next().await {
+            done?;
+        }
+        Ok(())
+    }
+
     /// Labels a pod as the workflow controller does after it has consumed the result.
     pub async fn consume(&self, pod: &str) -> Result<()> {
         self.merge(

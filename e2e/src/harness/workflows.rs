@@ -45,12 +45,30 @@ impl Cluster {
         count: usize,
         with: impl Fn(PodBuilder) -> PodBuilder,
     ) -> Result<()> {
-        let workflow = self.workflow("w").await?;
-        let each = |index| with(pod(format!("p{index}")).of(&workflow).held());
-        self.create_all((0..count).map(each)).await?;
+        self.held_pods_of_w(count, with).await?;
         self.delete_all().await?;
         self.delete_workflow("w", PropagationPolicy::Background)
             .await
+    }
+
+    /// The same with pods that had ended before: only their owner's absence releases them.
+    pub async fn ended_orphans(&self, count: usize) -> Result<()> {
+        self.held_pods_of_w(count, |pod| pod).await?;
+        self.finish_all((0..count).map(|index| format!("p{index}")))
+            .await?;
+        self.delete_all().await?;
+        self.delete_workflow("w", PropagationPolicy::Background)
+            .await
+    }
+
+    async fn held_pods_of_w(
+        &self,
+        count: usize,
+        with: impl Fn(PodBuilder) -> PodBuilder,
+    ) -> Result<()> {
+        let workflow = self.workflow("w").await?;
+        let each = |index| with(pod(format!("p{index}")).of(&workflow).held());
+        self.create_all((0..count).map(each)).await
     }
 
     /// Deletes a workflow without waiting for its removal.

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 use super::judge::Judge;
 use super::plan::Plan;
 
+/// Before the next kill of the leader another replica leads, on a busy machine after this time.
+const SUCCESSION: Duration = Duration::from_secs(120);
+
 /// How many problems are printed.
 const PRINTED: usize = 20;
 
@@ -95,11 +98,20 @@ impl Summary {
         self.is_complete && self.lost + self.twice + self.never_started == 0
     }
 
-    /// Whether the run had what the plan asks for.
+    /// Whether the run had what the plan asks for: its rejections with the pods after them, and its kills of the leader.
     pub(crate) fn is_telling(&self, plan: &Plan) -> bool {
-        let rejects = plan.rejected == 0.0 || self.recreated > 0;
-        let kills = plan.kill_leader.is_none() || self.leaders_killed > 0;
-        rejects && kills
+        // The seed draws them, so that a run has more or fewer.
+        let rejections = 0.8 * plan.rejected * self.created as f64;
+        let shown = self.rejected.min(self.recreated) as f64;
+        shown >= rejections && self.leaders_killed >= self.least_kills(plan)
+    }
+
+    fn least_kills(&self, plan: &Plan) -> usize {
+        let Some(every) = plan.kill_leader else {
+            return 0;
+        };
+        let is_long = self.duration >= 2 * (every + SUCCESSION);
+        plan.disruptions.unwrap_or(if is_long { 2 } else { 1 })
     }
 
     /// What became of the pods.
@@ -198,7 +210,62 @@ impl fmt::Display for Summary {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
+    use crate::load::Rejector;
+
+    fn summary(rejected: usize, recreated: usize, leaders_killed: usize, seconds: u64) -> Summary {
+        Summary {
+            created: 200,
+            rejected,
+            recreated,
+            ran_once: 200,
+            exhausted: 0,
+            lost: 0,
+            twice: 0,
+            never_started: 0,
+            leaders_killed,
+            interruptions: 0,
+            recreation: None,
+            duration: Duration::from_secs(seconds),
+            is_complete: true,
+            problems: Vec::new(),
+        }
+    }
+
+    #[rstest]
+    #[case::r13_all(summary(60, 60, 2, 60), Some(2), true)]
+    #[case::r13_one_rejection(summary(1, 1, 2, 60), Some(2), false)]
+    #[case::r13_half_of_the_rejections(summary(30, 30, 2, 60), Some(2), false)]
+    #[case::r13_pods_that_were_not_created_again(summary(60, 30, 2, 60), Some(2), false)]
+    #[case::r13_one_kill_of_two(summary(60, 60, 1, 60), Some(2), false)]
+    #[case::r13_no_kill(summary(60, 60, 0, 60), None, false)]
+    #[case::r13_one_kill_in_a_short_run(summary(60, 60, 1, 60), None, true)]
+    #[case::r13_one_kill_in_a_long_run(summary(60, 60, 1, 600), None, false)]
+    #[case::r13_two_kills_in_a_long_run(summary(60, 60, 2, 600), None, true)]
+    fn a_run_is_telling(
+        #[case] summary: Summary,
+        #[case] disruptions: Option<usize>,
+        #[case] expected: bool,
+    ) {
+        let plan = Plan {
+            pods: 200,
+            rate: 15.0,
+            at_once: None,
+            namespaces: vec!["ns".into()],
+            rejected: 0.3,
+            rejector: Rejector::Status,
+            kill_leader: Some(Duration::from_secs(12)),
+            disruptions,
+            max_retries: 3,
+            image: "pause".into(),
+            seed: 1,
+            patience: Duration::ZERO,
+            settle: Duration::ZERO,
+        };
+        assert_eq!(summary.is_telling(&plan), expected);
+    }
 
     #[test]
     fn r13_percentiles_are_times_that_occurred() {

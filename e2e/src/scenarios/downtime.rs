@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail, ensure};
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, PropagationPolicy};
+use kube::api::{DeleteParams, Patch, PatchParams, PropagationPolicy};
 use serde_json::json;
 
 use crate::harness::{
@@ -82,6 +82,11 @@ async fn after(cluster: Cluster, absence: Absence) -> Result<()> {
         None => cluster.start_belayer().await?,
     };
     settled(&cluster, &doomed, absence).await?;
+    for index in 0..3 {
+        let name = format!("again-{index}");
+        let released = belayer.released_for(cluster.namespace(), &name, &["OwnerGone"]);
+        released.await?;
+    }
     belayer.stop().await
 }
 
@@ -119,8 +124,20 @@ async fn upheaval(cluster: &Cluster, doomed: &str) -> Result<()> {
     for (name, policy) in policies {
         cluster.delete_workflow(name, policy).await?;
     }
-    // A user removes the hold by hand.
-    cluster.force_workflow_removal("again").await?;
+    // They have results, so that their deletion by the garbage collector does not release them.
+    for index in 0..3 {
+        let name = format!("again-{index}");
+        cluster.finish(&name, "Succeeded").await?;
+    }
+    // A user removes the hold by hand, and then the workflow: no version of it shows its deletion.
+    let none = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    let workflows = cluster.workflows();
+    workflows
+        .patch("again", &PatchParams::default(), &none)
+        .await?;
+    cluster
+        .delete_workflow("again", PropagationPolicy::Background)
+        .await?;
     // Another owner has the old name when Belayer returns.
     let successor = cluster.workflow("again").await?;
     cluster

@@ -11,12 +11,12 @@ use crate::harness::{
     Belayer, BelayerOptions, Cluster, Load, Proxy, SOON, Scenario, eventually, pod, throughout,
 };
 use crate::providers::Capability::Recorder;
+use crate::providers::Mark;
 
 /// The lease lasts 15 s, and the machine may be busy.
 const HANDOVER: Duration = Duration::from_secs(60);
 const PODS: usize = 300;
-/// Default number of concurrent releases.
-const RELEASES: usize = 64;
+const FOREIGN: &str = "e2e.belayer.dev/keep";
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -69,10 +69,14 @@ fn replica(name: &'static str) -> BelayerOptions {
 }
 
 /// A leader and a standby, both ready.
-async fn pair(cluster: &Cluster, first: BelayerOptions) -> Result<(Belayer, Belayer)> {
+async fn pair(
+    cluster: &Cluster,
+    first: BelayerOptions,
+    second: BelayerOptions,
+) -> Result<(Belayer, Belayer)> {
     let leader = start(cluster, first).await?;
     eventually("the first leads", HANDOVER, async || leads(&leader).await).await?;
-    let standby = start(cluster, replica("b")).await?;
+    let standby = start(cluster, second).await?;
     ensure!(leads(&standby).await.is_err(), "there are two leaders");
     Ok((leader, standby))
 }
@@ -97,13 +101,14 @@ async fn holder(cluster: &Cluster) -> Result<String> {
 }
 
 async fn killed(cluster: Cluster) -> Result<()> {
-    let (leader, standby) = pair(&cluster, replica("a")).await?;
+    let (leader, standby) = pair(&cluster, replica("a"), replica("b")).await?;
     let workflow = cluster.workflow("w").await?;
     cluster.create(&pod("before").of(&workflow)).await?;
     cluster.is_held("before").await?;
     let lists = standby
         .metric("belayer_informer_relists_total", &[])
         .await?;
+    ensure!(lists > 0.0, "the standby has listed nothing");
     leader.kill().await?;
     let since = Instant::now();
     cluster.create(&pod("after").of(&workflow)).await?;
@@ -123,7 +128,7 @@ async fn killed(cluster: Cluster) -> Result<()> {
 }
 
 async fn stopped(cluster: Cluster) -> Result<()> {
-    let (leader, standby) = pair(&cluster, replica("a")).await?;
+    let (leader, standby) = pair(&cluster, replica("a"), replica("b")).await?;
     let before = holder(&cluster).await?;
     let since = Instant::now();
     leader.stop().await?;
@@ -136,11 +141,6 @@ async fn stopped(cluster: Cluster) -> Result<()> {
     let after = holder(&cluster).await?;
     ensure!(after.is_empty(), "{after} holds the lease after its end");
     Ok(())
-}
-
-/// Creates many pods to release, and waits until the leader has released some.
-async fn busy(cluster: &Cluster) -> Result<()> {
-    cluster.orphans(PODS, |pod| pod).await
 }
 
 async fn nothing_is_held(cluster: &Cluster) -> Result<()> {
@@ -165,40 +165,69 @@ async fn has_lost(belayer: &mut Belayer) -> Result<()> {
     Ok(())
 }
 
+/// When the leader goes on, all that it had to release is still to be released, and the server would apply every
+/// release: no other replica has changed these pods.
 async fn frozen(cluster: Cluster) -> Result<()> {
-    let (mut leader, standby) = pair(&cluster, replica("a")).await?;
-    busy(&cluster).await?;
+    let pause = Duration::from_millis(300);
+    let slow = Proxy::slow(cluster.server_address()?, pause).await?;
+    let first = replica("a").through(slow.address());
+    // The standby releases only a few pods before it is killed.
+    let slow_too = Proxy::slow(cluster.server_address()?, pause).await?;
+    let second = replica("b").through(slow_too.address());
+    let (mut leader, standby) = pair(
+        &cluster,
+        first.argument("--concurrent-releases=8"),
+        second.argument("--concurrent-releases=1"),
+    )
+    .await?;
+    cluster.orphans(PODS, |pod| pod.finalizer(FOREIGN)).await?;
+    eventually("the leader has released some", HANDOVER, async || {
+        let held = cluster.held_count().await?;
+        ensure!(held < PODS, "none");
+        Ok(())
+    })
+    .await?;
+    // It is frozen while it waits for responses, so that no request is about to be sent.
+    slow.silence();
+    tokio::time::sleep(Duration::from_secs(1)).await;
     leader.signal(Signal::STOP)?;
     let since = Instant::now();
+    slow.restore();
     takes_over(&cluster, &standby, since, "after SIGSTOP").await?;
-    nothing_is_held(&cluster).await?;
-    // Only the frozen replica can make further writes: the other has nothing left to do.
+    standby.kill().await?;
+    drop(slow_too);
     settled(&cluster).await?;
+    let held = cluster.held_count().await?;
+    ensure!(
+        held > 0,
+        "all pods were released: no late write can do harm"
+    );
     let mark = cluster.recorder()?.mark()?;
     leader.signal(Signal::CONT)?;
     has_lost(&mut leader).await?;
-    let writes = cluster.recorder()?.writes_since(mark)?;
-    let late: Vec<_> = writes
-        .iter()
-        .filter(|write| write.resource != "leases")
-        .collect();
-    // Requests in flight when it was frozen cannot be recalled: the server refuses them because of the
-    // version and the UID. No further request may follow.
-    if let Some(harm) = late.iter().find(|write| write.code < 400) {
-        bail!("written after its lease had expired: {harm}");
-    }
+    writes_nothing_but_leases(&cluster, mark, "after its lease had expired").await?;
+    let now = cluster.held_count().await?;
+    ensure!(now == held, "{held} were held before, {now} are held now");
+    cluster.note(format!(
+        "frozen for {} s, with {held} of {PODS} pods to release",
+        since.elapsed().as_secs()
+    ));
+    let belayer = cluster.start_belayer().await?;
+    nothing_is_held(&cluster).await?;
+    belayer.stop().await
+}
+
+/// A replica that has ended has written nothing since the mark.
+async fn writes_nothing_but_leases(cluster: &Cluster, mark: Mark, when: &str) -> Result<()> {
+    let mut late = cluster.all_writes_since(mark).await?;
+    late.retain(|write| write.resource != "leases");
     ensure!(
-        late.len() <= RELEASES,
-        "{} requests were sent after its lease had expired, more than could be in flight, such as {}",
+        late.is_empty(),
+        "{} requests were sent {when}, such as {}",
         late.len(),
         late[0]
     );
-    cluster.note(format!(
-        "frozen for {} s; sent late and refused: {}",
-        since.elapsed().as_secs(),
-        late.len()
-    ));
-    standby.stop().await
+    Ok(())
 }
 
 /// Waits until there are no writes but those of the lease.
@@ -228,7 +257,7 @@ async fn settled(cluster: &Cluster) -> Result<()> {
 async fn cut_off(cluster: Cluster) -> Result<()> {
     let proxy = Proxy::start(cluster.server_address()?).await?;
     let first = replica("a").through(proxy.address());
-    let (mut leader, standby) = pair(&cluster, first).await?;
+    let (mut leader, standby) = pair(&cluster, first, replica("b")).await?;
     let workflow = cluster.workflow("w").await?;
     cluster.create(&pod("before").of(&workflow)).await?;
     cluster.is_held("before").await?;
@@ -256,9 +285,7 @@ async fn cut_off(cluster: Cluster) -> Result<()> {
     let mark = cluster.recorder()?.mark()?;
     proxy.restore();
     has_lost(&mut leader).await?;
-    let writes = cluster.recorder()?.writes_since(mark)?;
-    let late = writes.iter().find(|write| write.resource != "leases");
-    ensure!(late.is_none(), "it wrote {late:?} after it was reconnected");
+    writes_nothing_but_leases(&cluster, mark, "after it was reconnected").await?;
     standby.stop().await
 }
 

@@ -1,6 +1,6 @@
 //! T7: a tenant invents owner names to keep a hold on a pod forever. T9: a node reports a time that cannot be represented.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
@@ -65,22 +65,27 @@ async fn times(cluster: Cluster) -> Result<()> {
 }
 
 async fn names(cluster: Cluster) -> Result<()> {
-    let options = BelayerOptions::default().argument("--controllers=pod-finalizer");
-    let belayer = cluster.start_belayer_with(&options).await?;
     let tenant = cluster.tenant(TenantPermissions::Edit).await?;
     let pods = kinds::pods(&tenant, cluster.namespace());
 
-    for (index, name) in NAMES.iter().enumerate() {
+    for (index, owner) in NAMES.iter().enumerate() {
+        let name = format!("p{index}");
         // It has the hold already, as from a Belayer that could not read such an owner.
-        let made = pod_of_missing_owner(&format!("p{index}"), name)?;
+        let made = pod_of_missing_owner(&name, owner)?;
         pods.create(&PostParams::default(), &made).await?;
+        // With a result, so that its deletion does not release it: only its owner does.
+        cluster.finish(&name, "Succeeded").await?;
     }
-    for index in 0..NAMES.len() {
+    let options = BelayerOptions::default().argument("--controllers=pod-finalizer");
+    let belayer = cluster.start_belayer_with(&options).await?;
+    for (index, owner) in NAMES.iter().enumerate() {
         let name = format!("p{index}");
         // The garbage collector may have been faster: it finds no such owner either.
         let deleted = pods.delete(&name, &DeleteParams::default()).await;
         deleted.map(drop).or_else(gone)?;
-        cluster.is_removed(&name).await?;
+        cluster.is_removed(&name).await.context(*owner)?;
+        let released = belayer.released_for(cluster.namespace(), &name, &["OwnerGone"]);
+        released.await.context(*owner)?;
     }
     belayer.stop().await
 }

@@ -1,9 +1,10 @@
 //! Owners are matched by UID, never by name, and only in the pod's own namespace.
 
 use anyhow::Result;
+use kube::ResourceExt as _;
 use serde_json::json;
 
-use crate::harness::{Cluster, Scenario, Workflow, pod};
+use crate::harness::{Cluster, PodBuilder, Scenario, Workflow, pod};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -27,18 +28,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 async fn same_name_other_uid(cluster: Cluster) -> Result<()> {
     let first = cluster.workflow("w").await?;
-    cluster
-        .create(
-            &pod("of-the-first")
-                .of(&first)
-                .finalizer("e2e.belayer.dev/keep"),
-        )
-        .await?;
-    cluster.is_held("of-the-first").await?;
     cluster.force_workflow_removal("w").await?;
     let second = cluster.workflow("w").await?;
     cluster.create(&pod("of-the-second").of(&second)).await?;
+    ended_and_held(&cluster, pod("of-the-first").of(&first)).await?;
     cluster.is_not_held("of-the-first").await?;
+    cluster.released_for("of-the-first", &["OwnerGone"]).await?;
     cluster.is_held("of-the-second").await?;
     cluster.stays_held("of-the-second").await
 }
@@ -50,12 +45,26 @@ async fn owner_in_other_namespace(cluster: Cluster) -> Result<()> {
         name: "other".into(),
         uid: there.uid.clone(),
     };
-    cluster
-        .create(&pod("by-name-and-uid").of(&there).held())
-        .await?;
-    cluster.create(&pod("by-uid").of(&here).held()).await?;
-    cluster.is_not_held("by-name-and-uid").await?;
-    cluster.is_not_held("by-uid").await
+    for (name, owner) in [("by-name-and-uid", &there), ("by-uid", &here)] {
+        ended_and_held(&cluster, pod(name).of(owner)).await?;
+        cluster.is_not_held(name).await?;
+        cluster.released_for(name, &["OwnerGone"]).await?;
+    }
+    Ok(())
+}
+
+/// A pod that had ended before Belayer saw its owner: its deletion by the garbage collector does not release it, nor does
+/// a deletion of its owner, which Belayer did not see.
+async fn ended_and_held(cluster: &Cluster, of_owner: PodBuilder) -> Result<()> {
+    let selected = of_owner.held().build()?;
+    let name = selected.name_any();
+    cluster.create(&pod(&name)).await?;
+    cluster.finish(&name, "Succeeded").await?;
+    let metadata = selected.metadata;
+    let patch = json!({ "metadata": { "labels": metadata.labels, "finalizers": metadata.finalizers,
+        "ownerReferences": metadata.owner_references } });
+    cluster.merge(&name, patch).await?;
+    Ok(())
 }
 
 async fn same_pod_name(cluster: Cluster) -> Result<()> {

@@ -137,7 +137,7 @@ async fn dry_run(cluster: Cluster) -> Result<()> {
         );
     }
     belayer.stop().await?;
-    let writes = cluster.recorder()?.writes_since(mark)?;
+    let writes = cluster.all_writes_since(mark).await?;
     ensure!(
         writes.is_empty(),
         "at the end: {} ({} in all)",

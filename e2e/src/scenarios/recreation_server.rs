@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, ResourceExt as _};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::admission::{remove_policy, switch};
@@ -136,28 +137,45 @@ async fn obeys(cluster: &Cluster) -> Result<()> {
     policy_adds(cluster, true).await
 }
 
-/// No policy adds the hold: Belayer's patch is in flight while the pod is bound and rejected, within milliseconds.
+/// No policy adds the hold: Belayer's patch is in flight while the pod is bound and rejected, within milliseconds; or it
+/// is frozen meanwhile, and then gets each version from the watch.
 async fn before_its_hold(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer_with(&options()).await?;
     create(&cluster, asking("watched", json!({}))).await?;
     held(&cluster, "watched").await?;
     let names: Vec<String> = (0..5).map(|index| format!("web-{index}")).collect();
-    let mut late = 0;
-    let mut firsts = Vec::new();
-    for name in &names {
-        let first = create(&cluster, asking(name, json!({}))).await?;
-        bind(&cluster, name, "no-such-node").await?;
-        write_status(&cluster, name, rejection()).await?;
-        // A pod that is not there any more had its hold: Belayer has begun to re-create it.
-        let pod = cluster.pods().get_opt(name).await?;
-        late += usize::from(pod.is_some_and(|pod| !finalizers(&pod).contains(&RECREATION_HOLD)));
-        firsts.push(first.uid().context("no uid")?);
-    }
+    let (running, frozen) = names.split_at(3);
+    let mut rejected = rejected_at_once(&cluster, running).await?;
+    belayer.signal(Signal::STOP)?;
+    let while_frozen = rejected_at_once(&cluster, frozen).await;
+    belayer.signal(Signal::CONT)?;
+    let while_frozen = while_frozen?;
+    ensure!(
+        while_frozen.iter().all(|(_, is_late)| *is_late),
+        "a frozen Belayer has added a hold"
+    );
+    rejected.extend(while_frozen);
+    let late = rejected.iter().filter(|(_, is_late)| *is_late).count();
     cluster.note(format!("{late} of 5 had no hold when they were rejected"));
-    for (name, first) in names.iter().zip(&firsts) {
+    for (name, (first, _)) in names.iter().zip(&rejected) {
         successor(&cluster, name, first).await?;
     }
     belayer.stop().await
+}
+
+/// Creates, binds and rejects each pod. Returns its UID, and whether it had no hold then.
+async fn rejected_at_once(cluster: &Cluster, names: &[String]) -> Result<Vec<(String, bool)>> {
+    let mut rejected = Vec::new();
+    for name in names {
+        let first = create(cluster, asking(name, json!({}))).await?;
+        bind(cluster, name, "no-such-node").await?;
+        write_status(cluster, name, rejection()).await?;
+        // A pod that is not there any more had its hold: Belayer has begun to re-create it.
+        let pod = cluster.pods().get_opt(name).await?;
+        let is_late = pod.is_some_and(|pod| !finalizers(&pod).contains(&RECREATION_HOLD));
+        rejected.push((first.uid().context("no uid")?, is_late));
+    }
+    Ok(rejected)
 }
 
 /// The backoff is longer than any drain.

@@ -42,11 +42,15 @@ async fn a13_a_restart_asks_for_no_record_that_exists() {
     belayer.crash();
     let of = |verb, kind: &str| world.requests(verb, kind);
     let before = (of(Verb::Get, RECORDS), of(Verb::Get, "pods"));
+    // The watch that fills the cache is the list.
+    let lists = || of(Verb::List, RECORDS) + of(Verb::Watch, RECORDS);
+    let lists_before = lists();
     let _belayer = world.run_with(capturing(), Writes::Sent);
     let_pass(Duration::from_secs(60)).await;
     assert_eq!(world.held_pods(), PODS, "Argo has not read them");
     assert_eq!(of(Verb::Create, RECORDS), PODS as u64, "created again");
     assert_eq!((of(Verb::Get, RECORDS), of(Verb::Get, "pods")), before);
+    assert_eq!(lists(), lists_before + 1);
     // The records in the cache are those of the pods: a pod without one is recorded.
     world.held_pod("late", "build", &uid);
     world.end("late");

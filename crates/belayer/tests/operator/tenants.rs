@@ -158,3 +158,35 @@ async fn t7_the_uid_of_another_object_is_never_echoed() {
         assert!(!text.contains(&theirs), "{text}");
     }
 }
+
+/// Of the first names, the API server's answer would not show whether the owner exists, or show another object: none is asked
+/// for. The others have to be escaped.
+#[tokio::test(start_paused = true)]
+async fn t7_an_owner_with_an_invented_name_is_gone() {
+    let (long, too_long) = ("w".repeat(300), "w".repeat(1025));
+    let impossible = ["w/x", "w/log", "../pods", ".", "..", "w%2Fx", &too_long];
+    let escaped = ["w?watch=1", "w#x", "w x", &long];
+    let names = || impossible.into_iter().chain(escaped).enumerate();
+    let log = Log::kept_from(tracing::Level::INFO);
+    let world = World::new();
+    for (index, owner) in names() {
+        let name = format!("p{index}");
+        let mut object = pod(&name, "build", "made-up");
+        object["metadata"]["ownerReferences"][0]["name"] = json!(owner);
+        object["metadata"]["finalizers"] = json!([POD_STATUS_HOLD]);
+        world.create(&Gvr::PODS, Some(NAMESPACE), object);
+        // With a result, so that its deletion alone does not release it.
+        world.end(&name);
+    }
+    let belayer = world.run();
+    for (index, owner) in names() {
+        let name = format!("p{index}");
+        eventually(owner, || !world.is_held(&name)).await;
+        let lines = log.lines(&format!("object={NAMESPACE}/{name} "));
+        let released = |line: &String| line.contains("evidence=\"OwnerGone\"");
+        assert!(lines.iter().any(released), "{owner}: {lines:#?}");
+    }
+    let reads = world.requests(Verb::Get, "workflows.argoproj.io");
+    assert_eq!(reads, escaped.len() as u64);
+    belayer.stop().await;
+}
