@@ -153,11 +153,14 @@ impl Names {
                 Err(error) if depth < DEEPEST && is_gone(&error) => return Ok(None),
                 Err(error) => return Err(HostError::of(dir)(error)),
             };
-            // Skip links such as `cpu` to `cpu,cpuacct`.
-            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                continue;
-            }
             let path = entry.path();
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => {}
+                // A link such as `cpu` to `cpu,cpuacct`, or a file.
+                Ok(_) => continue,
+                Err(error) if is_gone(&error) => continue,
+                Err(error) => return Err(HostError::of(&path)(error)),
+            }
             if self.are_in(&entry.file_name().to_string_lossy()) {
                 return Ok(Some(path));
             }

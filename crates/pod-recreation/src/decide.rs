@@ -1,5 +1,15 @@
 //! The state machine of a record: a pure function of a snapshot and the time. Each transition is
-//! one write. It belongs to the rules of [`row`].
+//! one write. It belongs to the rules of [`row`]. Comments refer to these steps:
+//!
+//! 1. Create the record, with the pod's spec, then its first status.
+//! 2. Compare the attempts with `maxRetries`.
+//! 3. Wait for the wipe of the node.
+//! 4. Create the pod as a server-side dry run, then record the intent to delete the rejected one (`Deleting`).
+//! 5. Delete the rejected pod, and wait until its name is free.
+//! 6. Wait for the pause (`Waiting`).
+//! 7. Reserve the attempt in the record (`Creating`), then create the pod.
+//! 8. Read the record again: if it was cancelled, or reserved by another replica, delete the new pod.
+//! 9. Record the new pod (`Recreated`). It starts, or is rejected again, which leads to step 2.
 
 mod attempt;
 mod decision;

@@ -47,7 +47,7 @@ async fn main() -> anyhow::Result<()> {
     let decoders = Decoders::<OwnerMeta>::protobuf_or_json(context);
     let (informer, store) = Informer::builder(client.clone(), Resource::config_maps(), decoders)
         .index("done", |map, add| {
-            map.0
+            map.meta
                 .labels
                 .get("done")
                 .into_iter()
