@@ -46,7 +46,7 @@ pub enum Remains {
     Kubelet(PathBuf),
 }
 
-/// Proof that the node has no cgroup and no process of the pod with this UID. Only
+/// Proof that the node has no cgroup, no process and no kubelet directory of the pod with this UID. Only
 /// [`Host::remains_of`] creates one. The [crate's example](crate) proves that nothing of a pod
 /// runs.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -33,7 +33,8 @@ pub struct Signs {
     /// PVCs that have been in deletion for a while, have only `kubernetes.io/pvc-protection` left, and that no
     /// pod uses.
     pub left_behind: usize,
-    /// Finalizers of Belayer that another controller removed from PVCs being deleted, in the last hour.
+    /// Finalizers that Belayer protects PVCs by (with `kubernetes.io/pvc-protection` in place of Kubernetes, that one) and
+    /// that another controller removed from PVCs being deleted, in the last hour.
     pub by_others: u64,
 }
 

@@ -269,7 +269,7 @@ impl Elector {
     /// works without it and retries until the namespace exists. A replica that holds the Lease then
     /// takes precedence over this process.
     fn unopposed(&mut self, sent: Duration) {
-        self.candidate.is_alone(sent);
+        self.candidate.found_no_namespace(sent);
         if !self.extend() {
             return self.stopped();
         }

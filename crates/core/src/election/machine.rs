@@ -284,7 +284,7 @@ impl Candidate {
     /// Records that a create sent at `sent` found no namespace for the Lease. Then no replica can
     /// hold it, as when the controller runs on a developer's machine. A replica that holds it later takes
     /// precedence over this one.
-    pub fn is_alone(&mut self, sent: Local) {
+    pub fn found_no_namespace(&mut self, sent: Local) {
         self.version = None;
         self.observed = None;
         self.state = LeaderState::Alone { since: sent };

@@ -18,7 +18,7 @@ use crate::snapshot::BacklogLimit;
 /// `off` together with [`GATE_BACKLOG`]; an `off` without that was set by an admin, and Belayer does not revert it.
 pub(crate) const GATE_KEY: &str = "hold";
 
-/// What the ConfigMap should contain.
+/// Which switches of the gate should be off because of the backlog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// The backlog limit of the whole cluster.

@@ -271,7 +271,7 @@ fn a_lease_that_is_held_without_leading_is_given_back(#[case] holder: Candidate)
 fn alone() -> Candidate {
     let mut alone = candidate();
     alone.seen(None, at(99), WALL);
-    alone.is_alone(at(100));
+    alone.found_no_namespace(at(100));
     alone
 }
 
