@@ -190,7 +190,9 @@ impl History {
             ("OnWorkflowSuccess", Some(owner)) => self.has_succeeded(owner),
             _ => false,
         };
-        let is_held = holds(pod).any(|hold| hold == POD_HOLD);
+        // A late cache shows a pod that was released in an ignored namespace without the hold that it has got again.
+        let is_held =
+            holds(pod).any(|hold| hold == POD_HOLD) && !self.was_released_without_result(pod);
         self.settings.cleans_up && is_read && is_due && !is_held
     }
 

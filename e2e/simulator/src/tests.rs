@@ -84,6 +84,7 @@ fn each_kind_of_event_has_its_own_name() {
 #[case::a_tenant_labels_a_running_pod_as_read(64_589_167)]
 #[case::a_kubelet_is_cut_off_before_it_reports_a_start(64_643_388)]
 #[case::events_of_a_pod_whose_release_is_denied(64_368_512)]
+#[case::the_cache_shows_a_held_pod_as_released(65_040_730)]
 fn no_seed_fails_again(#[case] seed: u64) {
     let outcome = run(&Plan::of(seed));
     assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
