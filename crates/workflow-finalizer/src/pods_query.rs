@@ -130,10 +130,9 @@ pub struct PodsReader {
 impl PodsReader {
     /// Reads through `executor`; `pods` is the informer's store, if there is an informer.
     pub fn new(executor: Arc<Executor>, pods: Option<Store<Pod>>) -> Self {
-        let keep = Keep::nothing().finalizers([names::POD_STATUS_HOLD]);
         Self {
             executor,
-            decoders: Decoders::new(JsonDecoder::new(keep.into())),
+            decoders: Decoders::new(decoder()),
             pods,
         }
     }
@@ -187,6 +186,11 @@ impl LiveReader<PodsQuery> for PodsReader {
     }
 }
 
+fn decoder() -> JsonDecoder<OwnerMeta> {
+    let keep = Keep::nothing().finalizers([names::POD_STATUS_HOLD]);
+    JsonDecoder::new(keep.into())
+}
+
 /// Adds the owners of the held pods of a page. A pod that cannot be decoded may be held, so the page is then not an answer.
 fn note_owners(owners: &mut HashSet<Uid>, page: Page<OwnerMeta>) -> Result<(), ReadError> {
     for pod in page.items {
@@ -210,10 +214,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn decoder() -> JsonDecoder<OwnerMeta> {
-        JsonDecoder::new(Keep::nothing().into())
-    }
 
     #[rstest]
     #[case::held_and_owned(json!(["belayer.dev/pod-status"]), json!([{"uid": "u-1", "controller": true}]), true)]
@@ -241,10 +241,11 @@ mod tests {
     }
 
     #[rstest]
-    #[case::null(json!({"metadata": {"resourceVersion": "1"}, "items": null}), true)]
-    #[case::empty(json!({"metadata": {"resourceVersion": "1"}, "items": []}), true)]
-    #[case::without_items(json!({"metadata": {"resourceVersion": "1"}}), false)]
-    #[case::damaged_pod(json!({"metadata": {"resourceVersion": "1"}, "items": [{"metadata": {}}]}), false)]
+    #[case::null(json!({"kind": "PartialObjectMetadataList", "metadata": {"resourceVersion": "1"}, "items": null}), true)]
+    #[case::empty(json!({"kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": []}), true)]
+    #[case::without_items(json!({"kind": "PodList", "metadata": {"resourceVersion": "1"}}), false)]
+    #[case::no_list_at_all(json!({"kind": "Status", "metadata": {"resourceVersion": "1"}, "items": []}), false)]
+    #[case::damaged_pod(json!({"kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": [{"metadata": {}}]}), false)]
     #[case::anything(json!({}), false)]
     fn only_a_complete_list_is_accepted(#[case] body: serde_json::Value, #[case] is: bool) {
         let read = decoder().decode_page(&body.to_string().into());

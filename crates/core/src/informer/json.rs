@@ -42,6 +42,8 @@ impl<K: SlimJson> JsonDecoder<K> {
 
 #[derive(Deserialize)]
 struct JsonPage<'a> {
+    #[serde(borrow, default)]
+    kind: Option<Text<'a>>,
     #[serde(borrow)]
     metadata: JsonListMeta<'a>,
     /// The API server always writes it, as `null` if the list is empty. A body without it is not a
@@ -92,6 +94,9 @@ impl<K: SlimJson> Decoder<K> for JsonDecoder<K> {
 
     fn decode_page(&self, bytes: &Bytes) -> Result<Page<K>, DecodeError> {
         let page: JsonPage<'_> = serde_json::from_slice(bytes)?;
+        if let Some(kind) = page.kind.filter(|kind| !kind.ends_with("List")) {
+            return Err(DecodeError::value("kind", &kind));
+        }
         let version = &page.metadata.resource_version;
         let resource_version = ResourceVersion::parse(version)
             .ok_or_else(|| DecodeError::value("metadata.resourceVersion", version))?;

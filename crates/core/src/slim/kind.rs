@@ -47,56 +47,23 @@ use super::protobuf::{Field, Fields};
 #[macro_export]
 macro_rules! slim_kind {
     ($(#[$of_kind:meta])* $visible:vis struct $kind:ident {}) => {
-        $(#[$of_kind])*
-        #[derive(Debug, Clone, PartialEq, Eq)]
-        $visible struct $kind {
-            /// The metadata.
-            $visible meta: $crate::ObjectMeta,
-        }
-
-        impl $crate::Slim for $kind {
-            fn meta(&self) -> &$crate::ObjectMeta {
-                &self.meta
-            }
-
-            fn differs(&self, older: &Self) -> bool {
-                self.meta.differs(&older.meta)
-            }
-        }
-
-        impl $crate::SlimProtobuf for $kind {
-            const METADATA_ONLY: bool = true;
-
-            fn from_protobuf(
-                message: &[u8],
-                context: &$crate::DecodeContext,
-            ) -> ::core::result::Result<Self, $crate::DecodeError> {
-                let meta = $crate::slim::protobuf::meta_of(message, context)?;
-                ::core::result::Result::Ok(Self { meta })
-            }
-        }
-
-        impl $crate::SlimJson for $kind {
-            type Json<'a> = $crate::slim::json::JsonObject<'a>;
-            const METADATA_ONLY: bool = true;
-
-            fn json_meta<'j, 'a>(json: &'j Self::Json<'a>) -> &'j $crate::JsonMeta<'a> {
-                &json.metadata
-            }
-
-            fn from_json(
-                json: &Self::Json<'_>,
-                context: &$crate::DecodeContext,
-            ) -> ::core::result::Result<Self, $crate::DecodeError> {
-                let meta = json.metadata.to_meta(context)?;
-                ::core::result::Result::Ok(Self { meta })
-            }
+        $crate::slim_kind! {
+            @decoded_from $crate::slim::json::JsonObject<'a>, only metadata: true,
+            $(#[$of_kind])* #[derive(Eq)] $visible struct $kind {}
         }
     };
-    ($(#[$of_kind:meta])* $visible:vis struct $kind:ident { $(
-        $(#[$of_field:meta])* $shown:vis $field:ident: $type:ty
-            = $first:ident($number:literal) $(.$name:ident($nested:literal))*;
-    )* }) => {
+    ($(#[$of_kind:meta])* $visible:vis struct $kind:ident { $($fields:tt)* }) => {
+        $crate::slim_kind! {
+            @decoded_from $crate::slim::kind::JsonFields<'a>, only metadata: false,
+            $(#[$of_kind])* $visible struct $kind { $($fields)* }
+        }
+    };
+    (@decoded_from $json:ty, only metadata: $metadata_only:literal,
+        $(#[$of_kind:meta])* $visible:vis struct $kind:ident { $(
+            $(#[$of_field:meta])* $shown:vis $field:ident: $type:ty
+                = $first:ident($number:literal) $(.$name:ident($nested:literal))*;
+        )* }
+    ) => {
         $(#[$of_kind])*
         #[derive(Debug, Clone, PartialEq)]
         $visible struct $kind {
@@ -120,7 +87,7 @@ macro_rules! slim_kind {
         }
 
         impl $crate::SlimProtobuf for $kind {
-            const METADATA_ONLY: bool = false;
+            const METADATA_ONLY: bool = $metadata_only;
 
             fn from_protobuf(
                 message: &[u8],
@@ -137,11 +104,11 @@ macro_rules! slim_kind {
         }
 
         impl $crate::SlimJson for $kind {
-            type Json<'a> = $crate::slim::kind::JsonFields<'a>;
-            const METADATA_ONLY: bool = false;
+            type Json<'a> = $json;
+            const METADATA_ONLY: bool = $metadata_only;
 
             fn json_meta<'j, 'a>(json: &'j Self::Json<'a>) -> &'j $crate::JsonMeta<'a> {
-                json.metadata()
+                &json.metadata
             }
 
             fn from_json(
@@ -149,7 +116,7 @@ macro_rules! slim_kind {
                 context: &$crate::DecodeContext,
             ) -> ::core::result::Result<Self, $crate::DecodeError> {
                 ::core::result::Result::Ok(Self {
-                    meta: json.metadata().to_meta(context)?,
+                    meta: json.metadata.to_meta(context)?,
                     $($field: json.field(&[stringify!($first) $(, stringify!($name))*])?,)*
                 })
             }
@@ -274,18 +241,14 @@ fn last(message: &[u8], number: u32) -> Result<Option<Field<'_>>, DecodeError> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct JsonFields<'a> {
+    /// `metadata`.
     #[serde(borrow)]
-    metadata: JsonMeta<'a>,
+    pub metadata: JsonMeta<'a>,
     #[serde(flatten)]
     others: BTreeMap<String, Value>,
 }
 
 impl<'a> JsonFields<'a> {
-    /// The metadata.
-    pub fn metadata(&self) -> &JsonMeta<'a> {
-        &self.metadata
-    }
-
     /// The field at a path of names; its default if it is absent or `null`.
     ///
     /// # Errors

@@ -39,10 +39,11 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use belayer_core::object::{ObjectKey, Resource, Uid};
+use belayer_core::slim::json::nullable;
 
 use crate::names::{
     GATE, GATE_BACKLOG, GATE_BACKLOG_CLOSED, GATE_CLOSED_BY_BACKLOG, GATE_CLOSED_PREFIX,
@@ -106,7 +107,7 @@ impl Account {
 #[serde(default)]
 pub struct GateObject {
     metadata: Metadata,
-    #[serde(deserialize_with = "or_empty")]
+    #[serde(deserialize_with = "nullable")]
     data: BTreeMap<String, String>,
 }
 
@@ -115,14 +116,8 @@ pub struct GateObject {
 struct Metadata {
     uid: String,
     resource_version: String,
-    #[serde(deserialize_with = "or_empty")]
+    #[serde(deserialize_with = "nullable")]
     owner_references: Vec<Value>,
-}
-
-fn or_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
-    data: D,
-) -> Result<T, D::Error> {
-    Ok(Option::deserialize(data)?.unwrap_or_default())
 }
 
 /// Keys of the gate and their new values; `None` removes the key.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belayer_core::clock;
 use belayer_core::events::Regarding;
 use belayer_core::executor::{Sent, Writes};
-use belayer_core::http::{METADATA_ONLY, RequestError};
+use belayer_core::http::RequestError;
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::workqueue::{Backoff, Priority};
 use belayer_holds::decision::Notice;
@@ -322,9 +322,7 @@ impl Execution<'_> {
         node: &str,
         step: &StatusWrite,
     ) -> Result<Stepped, RequestError> {
-        let (nodes, key) = (Resource::nodes(), ObjectKey::cluster(node));
-        let executor = &self.context.executor;
-        match executor.find(&nodes, &key, METADATA_ONLY).await? {
+        match self.uid_of_node(node).await? {
             Some(_) => Ok(Stepped::Done),
             None => self.write(record, step).await,
         }

@@ -187,7 +187,7 @@ impl Execution<'_> {
     }
 
     /// The UID of a node; `None` if it does not exist.
-    async fn uid_of_node(&self, node: &str) -> Result<Option<Value>, RequestError> {
+    pub(super) async fn uid_of_node(&self, node: &str) -> Result<Option<Value>, RequestError> {
         let (nodes, key) = (Resource::nodes(), ObjectKey::cluster(node));
         let executor = &self.context.executor;
         let found = executor.find(&nodes, &key, METADATA_ONLY).await?;

@@ -45,8 +45,13 @@ impl<'de> Visitor<'de> for TextVisitor {
     }
 }
 
-/// `null` means absent.
-pub(crate) fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+/// For `deserialize_with`: `null` means absent, because the API server writes it for empty values of many types. The fields of
+/// [`JsonMeta`](crate::slim::json::JsonMeta), which the [example of slim objects](crate::slim) decodes, are read by it.
+///
+/// # Errors
+///
+/// If the value has another type.
+pub fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de> + Default,

@@ -10,8 +10,7 @@ mod meta;
 mod pod;
 mod sniff;
 
-pub use fields::Text;
-pub(crate) use fields::nullable;
+pub use fields::{Text, nullable};
 pub use meta::{JsonMeta, JsonObject};
 pub(super) use meta::{has_finalizers, has_spec};
 pub use pod::JsonPod;
