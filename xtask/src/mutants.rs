@@ -26,7 +26,7 @@ pub(crate) struct Mutants {
     seeds: u64,
 
     /// The first seed; from 1,000,000 on runs are small, from 10,000,000, 40,000,000 and 50,000,000 on their settings differ more,
-    /// from 60,000,000 on they are shorter
+    /// from 60,000,000 on they are shorter. A patch whose second line is `From seed N.` needs the runs from there on
     #[arg(long, default_value_t = 50_000_000, value_name = "SEED")]
     first: u64,
 
@@ -40,6 +40,8 @@ struct Mutant {
     name: String,
     /// What it does, in a sentence.
     what: String,
+    /// The first seed whose runs can show it.
+    from: u64,
     patch: PathBuf,
 }
 
@@ -72,12 +74,15 @@ impl Mutants {
         for mutant in &mutants {
             let begun = Instant::now();
             tree.apply(&mutant.patch, &[])?;
-            let found = tree.build().and_then(|()| self.look(&tree));
+            let found = tree.build().and_then(|()| self.look(&tree, mutant.from));
             tree.apply(&mutant.patch, &["--reverse"])?;
             let found = found.with_context(|| format!("fault {}", mutant.name))?;
             let took = begun.elapsed().as_secs();
             let (seeds, violated) = match &found {
-                Some(found) => (found.seed - self.first + 1, &*found.violated),
+                Some(found) => (
+                    found.seed - self.first.max(mutant.from) + 1,
+                    &*found.violated,
+                ),
                 None => {
                     missed.push(mutant.name.as_str());
                     (self.seeds, "MISSED")
@@ -91,11 +96,11 @@ impl Mutants {
     }
 
     /// Runs seeds until one violates an invariant.
-    fn look(&self, tree: &Tree) -> Result<Option<Found>> {
+    fn look(&self, tree: &Tree, from: u64) -> Result<Option<Found>> {
         let mut simulator = tree.simulator();
         simulator
             .args(["--seeds", &self.seeds.to_string()])
-            .args(["--first", &self.first.to_string()])
+            .args(["--first", &self.first.max(from).to_string()])
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
         let mut running = simulator.spawn().context("start the simulator")?;
@@ -135,14 +140,33 @@ fn all(root: &Path) -> Result<Vec<Mutant>> {
         let patch = entry?.path();
         let text = fs::read_to_string(&patch)?;
         let name = patch.file_stem().unwrap_or_default();
+        let mut lines = text.lines();
         mutants.push(Mutant {
             name: name.to_string_lossy().into_owned(),
-            what: text.lines().next().unwrap_or_default().to_owned(),
+            what: lines.next().unwrap_or_default().to_owned(),
+            from: lines
+                .next()
+                .map_or(Ok(0), |line| first_seed(&patch, line))?,
             patch,
         });
     }
     mutants.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(mutants)
+}
+
+/// Reads `From seed 70000000.`; an empty line if all runs can show the fault.
+fn first_seed(patch: &Path, line: &str) -> Result<u64> {
+    if line.is_empty() {
+        return Ok(0);
+    }
+    let seed = line.strip_prefix("From seed ");
+    let seed = seed.and_then(|line| line.strip_suffix('.')?.parse().ok());
+    seed.with_context(|| {
+        format!(
+            "{}: line 2 must be empty or `From seed N.`",
+            patch.display()
+        )
+    })
 }
 
 /// A copy of the tracked files, in which faults are planted.

@@ -13,8 +13,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::objects::{
-    Kind, Node, annotation, finalizers, has_hold, holds, is_deleting, is_final_record, is_rejected,
-    is_removal, main_exit_code, shows_a_run, text, uid, workflow_of,
+    Kind, Node, annotation, controller_of, finalizers, has_hold, holds, is_deleting,
+    is_final_record, is_rejected, is_removal, main_exit_code, shows_a_run, text, uid, workflow_of,
 };
 use crate::{BELAYER, RECREATION_HOLD, Settings};
 
@@ -463,6 +463,12 @@ impl History {
     pub(crate) fn was_ever_ignored(&self, object: &Value) -> bool {
         self.ignored
             .contains_key(text(object, "/metadata/namespace"))
+    }
+
+    /// Whether the controller owner of the pod was deleted: garbage collection deletes the pod.
+    pub(crate) fn is_owner_deleted(&self, pod: &Value) -> bool {
+        let owner = controller_of(self.created_pod(uid(pod)).unwrap_or(pod));
+        owner.is_some_and(|owner| self.is_deleted(owner))
     }
 
     /// Whether the object's namespace was deleted (both may still exist). There may be another namespace of that name since.

@@ -75,6 +75,8 @@ pub struct Settings {
     pub adopts: Option<&'static str>,
     /// Its `capture`.
     pub captures: bool,
+    /// Whether workflows are held until they are archived (`until: archived`).
+    pub until_archived: bool,
     /// The label `app` of pods of another profile, whose consumer reads the records of their outcomes.
     pub recorded_app: Option<&'static str>,
 }

@@ -104,6 +104,13 @@ pub(crate) fn workflow_of(pod: &Value) -> Option<&str> {
     owners.iter().find(workflow)?["uid"].as_str()
 }
 
+/// The UID of the controller owner.
+pub(crate) fn controller_of(object: &Value) -> Option<&str> {
+    let owners = object["metadata"]["ownerReferences"].as_array()?;
+    let owner = owners.iter().find(|owner| owner["controller"] == true)?;
+    owner["uid"].as_str()
+}
+
 /// Whether a pod is bound to a node and refers to the PVC of this name.
 pub(crate) fn uses(pod: &Value, namespace: &str, pvc: &str) -> bool {
     let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array);

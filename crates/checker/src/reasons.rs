@@ -47,6 +47,8 @@ pub enum Why {
     MayHaveStarted,
     /// The pod is being deleted.
     PodDeleted,
+    /// The owner of a pod that requests re-creation was deleted.
+    OwnerDeleted,
     /// Its attempts are used up, or its record was deleted.
     NotRecreated,
     /// The PVC was deleted.
@@ -71,6 +73,7 @@ impl Why {
             Self::Started => "pod started",
             Self::MayHaveStarted => "pod rejected long after it was accepted",
             Self::PodDeleted => "rejected pod deleted",
+            Self::OwnerDeleted => "owner deleted",
             Self::NotRecreated => "rejected pod not re-created",
             Self::PvcDeleted => "PVC deleted",
         }
@@ -206,6 +209,9 @@ impl History {
         // NO-LOSS checks that a rejected pod is not lost.
         if is_deleting(pod) {
             return Some(Why::PodDeleted);
+        }
+        if self.is_owner_deleted(pod) {
+            return Some(Why::OwnerDeleted);
         }
         let is_cancelled = recreation::is_cancelled(self, pod);
         let has_ended = is_cancelled

@@ -293,6 +293,7 @@ pub(crate) fn lost(history: &History) -> Vec<String> {
             && !history.was_rejected_late(uid(pod))
             && !history.is_by_hand(pod)
             && !history.was_deleted_by_user(uid(pod))
+            && !history.is_owner_deleted(pod)
             && !is_cancelled(history, pod)
             && !is_wipe_overdue(history, pod)
             && !history.was_ever_ignored(pod)

@@ -1,8 +1,11 @@
 //! What a release waits for: a workflow's pods with holds, a PVC's users.
 
+use belayer_workload::names;
 use serde_json::Value;
 
-use super::objects::{describe, finalizers, holds, is_deleting, text, uid, uses, workflow_of};
+use super::objects::{
+    controller_of, describe, finalizers, holds, is_deleting, text, uid, uses, workflow_of,
+};
 use super::rule::{Part, Rule, Step, Verdict};
 use crate::{POD_HOLD, PVC_HOLD, WORKFLOW_HOLD};
 
@@ -24,7 +27,8 @@ pub(crate) const RULES: &[Rule] = &[
 /// ORDER. A pod that got its hold only after the workflow's deletion may have been created after the
 /// live read that found none: its owner's deletion releases it. An unfinished workflow with a finalizer of another
 /// program goes on running after its deletion, and its pods stay held: its own hold protects nothing (A16). Nor does that of a
-/// workflow in an ignored namespace.
+/// workflow in an ignored namespace. Where workflows are held until they are archived, one is released after that too, unless its
+/// namespace is being deleted (A20).
 fn order(step: &Step<'_>) -> Verdict {
     let (Some(workflow), removed) = (step.before, step.removed()) else {
         return Verdict::NotConcerned;
@@ -34,6 +38,16 @@ fn order(step: &Step<'_>) -> Verdict {
     }
     if is_kept_running(workflow) || step.history.is_ignored(workflow) {
         return Verdict::Kept;
+    }
+    if step.history.settings.until_archived
+        && is_to_be_archived(workflow)
+        && !step.history.is_in_deleted_namespace(workflow)
+    {
+        return if step.history.is_by_hand(workflow) {
+            Verdict::ByHand
+        } else {
+            Verdict::Broken(format!("{} was released unarchived", describe(workflow)))
+        };
     }
     let owner = uid(workflow);
     let held = step.history.live_pods().find(|pod| {
@@ -51,15 +65,20 @@ fn order(step: &Step<'_>) -> Verdict {
     }
 }
 
+fn is_to_be_archived(workflow: &Value) -> bool {
+    let labels = &workflow["metadata"]["labels"];
+    labels[names::COMPLETED] == "true" && labels[names::ARCHIVING] == "Pending"
+}
+
 fn is_kept_running(workflow: &Value) -> bool {
     let passing = [WORKFLOW_HOLD, "foregroundDeletion", "orphan"];
-    let completed = &workflow["metadata"]["labels"]["workflows.argoproj.io/completed"];
+    let completed = &workflow["metadata"]["labels"][names::COMPLETED];
     is_deleting(workflow)
         && completed != "true"
         && finalizers(workflow).any(|name| !passing.contains(&name))
 }
 
-/// IN-USE.
+/// IN-USE. A PVC of a finished workflow is not in use by pods that have ended (A18).
 fn in_use(step: &Step<'_>) -> Verdict {
     let (Some(pvc), removed) = (step.before, step.removed()) else {
         return Verdict::NotConcerned;
@@ -69,10 +88,13 @@ fn in_use(step: &Step<'_>) -> Verdict {
     }
     let namespace = text(pvc, "/metadata/namespace");
     let name = text(pvc, "/metadata/name");
+    let is_over = controller_of(pvc)
+        .and_then(|owner| step.history.object(owner))
+        .is_some_and(|owner| owner["metadata"]["labels"][names::COMPLETED] == "true");
     let user = step
         .history
         .live_pods()
-        .find(|pod| uses(pod, namespace, name));
+        .find(|pod| uses(pod, namespace, name) && !(is_over && has_ended(pod)));
     match user {
         None => Verdict::Kept,
         Some(_) if step.history.is_by_hand(pvc) => Verdict::ByHand,
@@ -81,5 +103,14 @@ fn in_use(step: &Step<'_>) -> Verdict {
             describe(pvc),
             describe(pod)
         )),
+    }
+}
+
+/// A pod that fails while it is being deleted may still run.
+fn has_ended(pod: &Value) -> bool {
+    match text(pod, "/status/phase") {
+        "Succeeded" => true,
+        "Failed" => !is_deleting(pod),
+        _ => false,
     }
 }

@@ -14,6 +14,7 @@ use belayer_pod_finalizer::profile::{
 };
 pub use belayer_pod_recreation::api::{Growth, OnWipeTimeout, Policy};
 use belayer_pod_recreation::rate_limit::{CircuitBreaker, Rate, RateLimits};
+use belayer_workflow_finalizer::config::Until;
 use belayer_workload::User;
 
 /// Creates what an admin installs before Belayer starts.
@@ -46,6 +47,8 @@ pub struct Tuning {
     pub record_ttl: Duration,
     /// Whether pod-finalizer adds no holds (`mode: observe`).
     pub observes: bool,
+    /// Whether pvc-protection adds no finalizers (`mode: advise`).
+    pub advises: bool,
     /// The profiles of pods, as the checker knows them.
     pub profiles: belayer_checker::Settings,
     /// `maxUnselected`, of pods and of workflows.
@@ -65,6 +68,7 @@ impl Default for Tuning {
             is_rate_limited: false,
             record_ttl: belayer_pod_recreation::Settings::default().record_ttl,
             observes: false,
+            advises: false,
             profiles: belayer_checker::Settings::default(),
             max_unselected: MaxUnselected::default(),
             backlog_threshold: Settings::default().backlog_threshold,
@@ -77,12 +81,13 @@ impl Default for Tuning {
 pub fn components(tuning: Tuning) -> Components {
     Components::default()
         .with(pod_finalizer(tuning))
-        .with(belayer_workflow_finalizer::Settings {
-            max_unselected: tuning.max_unselected,
-            ..Default::default()
-        })
+        .with(workflow_finalizer(tuning))
         .with(belayer_pvc_protection::Settings {
-            mode: belayer_pvc_protection::Mode::Own,
+            mode: if tuning.advises {
+                belayer_pvc_protection::Mode::Advise
+            } else {
+                belayer_pvc_protection::Mode::Own
+            },
             ..Default::default()
         })
         .with(belayer_pod_recreation::Settings {
@@ -95,6 +100,19 @@ pub fn components(tuning: Tuning) -> Components {
             },
             ..Default::default()
         })
+}
+
+fn workflow_finalizer(tuning: Tuning) -> belayer_workflow_finalizer::Settings {
+    let mut settings = belayer_workflow_finalizer::Settings {
+        max_unselected: tuning.max_unselected,
+        ..Default::default()
+    };
+    if tuning.profiles.until_archived {
+        for rule in &mut settings.owners {
+            rule.until = Until::Archived;
+        }
+    }
+    settings
 }
 
 /// One pod in five seconds; a node's breaker opens at the second rejection.

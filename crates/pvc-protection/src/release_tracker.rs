@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use belayer_core::object::Uid;
-use belayer_holds::runner::{Executed, Observer, What};
+use belayer_holds::runner::{By, Executed, Observer, What};
 
 /// How long the response to a release may arrive after the watch event that it causes.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -116,6 +116,10 @@ impl Observer for ReleaseObserver {
             self.releases.released(executed.uid);
         }
         self.next.executed(executed);
+    }
+
+    fn decided(&self, by: By) {
+        self.next.decided(by);
     }
 }
 

@@ -117,6 +117,7 @@ impl Workload {
         let (sender, events) = mpsc::unbounded_channel();
         let rules = Rules {
             requeue: profile.persist_delay,
+            archives: profile.archives,
             ..Rules::default()
         };
         let (controller, argo) = argo::SimulatedArgo::new(cluster.clone(), rules, sender.clone());

@@ -23,6 +23,8 @@ pub mod names {
     pub const WORKFLOW: &str = "workflows.argoproj.io/workflow";
     /// Label, on pods and workflows: `"true"` once the result is consumed.
     pub const COMPLETED: &str = "workflows.argoproj.io/completed";
+    /// Label of a completed workflow that is archived: `Pending` until then.
+    pub const ARCHIVING: &str = "workflows.argoproj.io/workflow-archiving-status";
     /// Label of a workflow: its phase.
     pub const PHASE: &str = "workflows.argoproj.io/phase";
     /// Label: the pod is no step of its workflow, but answers HTTP templates or deletes artifacts.

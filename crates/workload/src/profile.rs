@@ -31,6 +31,8 @@ pub struct Profile {
     pub persist_delay: Duration,
     /// When the simulated workflow controller deletes pods.
     pub pod_gc: PodGc,
+    /// Whether it marks completed workflows as to be archived.
+    pub archives: bool,
     /// Seed of all random choices.
     pub seed: u64,
 }
@@ -51,6 +53,7 @@ impl Default for Profile {
             rejection_ratio: 0.0,
             persist_delay: Duration::from_secs(1),
             pod_gc: PodGc::Never,
+            archives: false,
             seed: 0,
         }
     }

@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use belayer_checker::BELAYER;
 use belayer_holds::names::{GATE_BACKLOG, GATE_CLOSED_PREFIX, POD_STATUS_HOLD};
+use belayer_pod_recreation::api::Phase;
+use belayer_pod_recreation::transitions::{State, is_declared};
 use belayer_sandbox::{Gvr, Write};
 use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize as _;
 use serde_json::Value;
 
+use crate::coverage::{Coverage, transition};
 use crate::event::{GATES, RECORDS, Stage};
 use crate::plan::Plan;
 
@@ -56,6 +60,30 @@ fn written_by_others(writes: &[Write]) -> Vec<String> {
         }
     }
     broken
+}
+
+/// TRANSITION: the changes of the phase of a record that no rule makes. Counts all changes.
+pub(crate) fn transitions(writes: &[Write], violations: &mut Vec<String>) -> Coverage {
+    let mut coverage = Coverage::default();
+    let mut states: HashMap<&str, State> = HashMap::new();
+    for write in writes.iter().filter(|write| write.resource == RECORDS) {
+        let Some(object) = write.object.as_ref().filter(|_| write.changed()) else {
+            continue;
+        };
+        let phase = Phase::deserialize(&object["status"]["phase"]).ok();
+        let now = phase.map_or(State::New, State::In);
+        let before = states.insert(&write.uid, now).unwrap_or(State::New);
+        let State::In(phase) = now else { continue };
+        if before == now {
+            continue;
+        }
+        let name = transition(before, phase);
+        if !is_declared(before, now) {
+            violations.push(format!("TRANSITION: {name}: {}", write.summary()));
+        }
+        coverage.add(name, 1);
+    }
+    coverage
 }
 
 /// RECORDS: the records that are kept after their time to live. One whose pod was denied while it existed only in the record is kept

@@ -49,7 +49,8 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
 
-    /// Also print how often each rule, fault and event was reached
+    /// Also print how often each rule, change of a record, fault and event was reached. A fault that stops watches
+    /// counts each time it begins, others each request or watch
     #[arg(long)]
     coverage: bool,
 
@@ -231,7 +232,9 @@ fn print_digest(digest: u64) {
     anstream::println!("{digest:016x}  digest of all writes");
 }
 
-fn print_coverage(coverage: &Coverage) {
+fn print_coverage(reached: &Coverage) {
+    let mut coverage = Coverage::nothing();
+    coverage.merge(reached.clone());
     for (name, times) in coverage.iter() {
         anstream::println!("{times:>10}  {name}");
     }

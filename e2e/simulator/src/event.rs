@@ -164,7 +164,7 @@ impl Event {
     /// Its name in the coverage.
     pub(crate) fn name(self) -> String {
         match self {
-            Self::Fault { kind, .. } => format!("fault {kind:?}"),
+            Self::Fault { kind, .. } => kind.name(),
             Self::User(action, _) => format!("user {action:?}"),
             other => {
                 let text = format!("{other:?}");
@@ -186,8 +186,8 @@ pub(crate) struct Stage {
     pub(crate) script: WorkflowScript,
     /// Gives each created object a name of its own.
     pub(crate) created: usize,
-    /// Whether pod-finalizer may be changed to observe only.
-    pub(crate) may_observe: bool,
+    /// How many bits of [`Controllers`] an admin changes.
+    pub(crate) controller_bits: u32,
     /// Whether pods that request re-creation also require a wipe of their node.
     pub(crate) wipes: bool,
     /// How far Belayer's wall clock is ahead, in seconds.
@@ -266,7 +266,7 @@ impl Stage {
     }
 
     fn some_controllers(&self, choice: u64) -> Controllers {
-        Controllers::some(choice, self.may_observe)
+        Controllers::some(choice, self.controller_bits)
     }
 
     /// Restarts the replicas that run, one after the other, with these controllers.

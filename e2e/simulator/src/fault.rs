@@ -87,6 +87,16 @@ impl FaultKind {
         Self::CutOff,
     ];
 
+    /// Its name in the coverage.
+    pub(crate) fn name(self) -> String {
+        format!("fault {self:?}")
+    }
+
+    /// Whether it stops watches, which has no single hits.
+    pub(crate) fn stops_watches(self) -> bool {
+        matches!(self, Self::PausedWatches | Self::StaleKind | Self::Stale(_))
+    }
+
     /// The fault for the requests of the controllers, of the leader election, or of both, with random figures; of all replicas, or of
     /// one. With `of_one_kind`, half of the faults of watches concern one kind of object only, so that caches differ in age.
     pub(crate) fn draw(

@@ -20,6 +20,7 @@ use crate::event::user::UserAction;
 
 use crate::fault::FaultKind;
 use crate::objects::NAMESPACES;
+use crate::replica::Controllers;
 use settings::{more_settings, policy, profiles, tuning};
 use story::Story;
 
@@ -56,6 +57,10 @@ pub(crate) const POLICIES: u64 = 50_000_000;
 /// From this seed on, runs are shorter: users create only one or two kinds of objects in the healthy cluster, it waits half as long for
 /// them, and most elections have longer durations.
 pub(crate) const SHORT: u64 = 60_000_000;
+
+/// From this seed on, runs also reach rules that others hardly reach: workflows wait for their archive, PVCs belong to workflows or are
+/// protected by Kubernetes, Belayer stops holding PVCs, and pods that are re-created belong to Jobs.
+pub(crate) const MORE_RULES: u64 = 70_000_000;
 
 /// How large a run is.
 #[derive(Debug, Clone, Copy)]
@@ -232,6 +237,12 @@ impl Plan {
                 }
             }
         }
+        let mut workload = workload;
+        if seed >= MORE_RULES {
+            workload.archives = rng.random_bool(0.4);
+            tuning.profiles.until_archived = workload.archives && rng.random_bool(0.7);
+            more_rules(size.story, &mut events, rng);
+        }
         let mut healthy = in_healthy_cluster(&tuning.profiles);
         let mut timing = Timing::default();
         if seed >= SHORT {
@@ -393,6 +404,45 @@ fn more_events(
         let lasts = story.mul_f64(rng.random_range(0.1..0.6));
         let at = (story - lasts).mul_f64(rng.random::<f64>());
         events.push((at, fault(FaultKind::Stale("podoutcomes"), lasts)));
+    }
+}
+
+/// What the rules of PVCs of workflows, of PVCs that Kubernetes protects, of workflows that another program keeps, and of pods of a
+/// Job are about.
+fn more_rules(story: Duration, events: &mut Vec<(Duration, Event)>, rng: &mut StdRng) {
+    let mut add = |actions: &[UserAction], rng: &mut StdRng| {
+        let mut at = story.mul_f64(rng.random_range(0.0..0.7));
+        for action in actions {
+            events.push((at.min(story), Event::User(*action, rng.random())));
+            at += Duration::from_secs_f64(rng.random_range(0.5..20.0));
+        }
+    };
+    if rng.random_bool(0.4) {
+        add(
+            &[UserAction::UseWorkflowsPvc, UserAction::DeleteWorkflowsPvc],
+            rng,
+        );
+    }
+    if rng.random_bool(0.3) {
+        let actions = [
+            UserAction::UsePvc,
+            UserAction::ProtectPvcs,
+            UserAction::DeletePvc,
+        ];
+        add(&actions, rng);
+    }
+    if rng.random_bool(0.3) {
+        add(&[UserAction::KeepWorkflow], rng);
+    }
+    if rng.random_bool(0.4) {
+        add(&[UserAction::CreateJob, UserAction::DeleteJob], rng);
+    }
+    if rng.random_bool(0.1) {
+        add(&[UserAction::CreateAgent], rng);
+    }
+    if rng.random_bool(0.2) {
+        let from = story.mul_f64(rng.random::<f64>());
+        events.push((from, Event::Reload(Controllers::ADVISES)));
     }
 }
 

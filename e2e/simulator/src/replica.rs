@@ -43,7 +43,7 @@ pub(crate) fn instance(program: &str, replica: usize) -> String {
 const LEASE: &str = "belayer";
 
 /// Which controllers run, by bits: pod-finalizer, workflow-finalizer, pvc-protection, pod-recreation. The fifth bit: pod-finalizer
-/// only observes.
+/// only observes. The sixth: pvc-protection only advises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Controllers(u8);
 
@@ -51,15 +51,18 @@ impl Controllers {
     /// All of them.
     pub(crate) const ALL: Self = Self(0b1111);
 
-    /// Some of them. pod-finalizer may be one that only observes, if `may_observe`.
-    pub(crate) fn some(choice: u64, may_observe: bool) -> Self {
-        let all = if may_observe { 32 } else { 16 };
-        Self((choice % all) as u8)
+    /// A choice of [`Self::some`]: all of them, and pvc-protection only advises.
+    pub(crate) const ADVISES: u64 = 0b10_1111;
+
+    /// Some of them, as the first `bits` of the choice say.
+    pub(crate) fn some(choice: u64, bits: u32) -> Self {
+        Self((choice % (1 << bits)) as u8)
     }
 
     fn components(self, tuning: Tuning) -> Components {
         let mut components = setup::components(Tuning {
             observes: self.0 & 16 != 0,
+            advises: self.0 & 32 != 0,
             ..tuning
         });
         let mut number = 0;

@@ -22,11 +22,13 @@ use tokio_util::sync::CancellationToken;
 use crate::checks;
 use crate::coverage::{Coverage, Rules};
 use crate::event::admin::{self, Admin};
-use crate::event::user::UserAction;
+use crate::event::user::{KUBERNETES, UserAction};
 use crate::event::{Event, Stage, tenant};
 use crate::fault::FaultKind;
 use crate::objects::{self, BATCH};
-use crate::plan::{BIND, MORE_NAMES, MORE_REJECTIONS, POLICIES, PROFILES, Plan, SHORT, SMALL};
+use crate::plan::{
+    BIND, MORE_NAMES, MORE_REJECTIONS, MORE_RULES, POLICIES, PROFILES, Plan, SHORT, SMALL,
+};
 use crate::replica::{Controllers, ELECTION, Replica, Setup, instance};
 
 /// How long nothing may be written in a settled cluster.
@@ -52,7 +54,7 @@ pub(crate) struct Outcome {
     /// What was reached.
     pub(crate) coverage: Coverage,
     /// The API server's record of all writes.
-    record: Vec<Write>,
+    pub(crate) record: Vec<Write>,
 }
 
 impl Outcome {
@@ -165,7 +167,7 @@ async fn story(plan: &Plan) -> Outcome {
         replicas,
         namespaces: plan.size.namespaces,
         created: 0,
-        may_observe: plan.seed >= PROFILES,
+        controller_bits: 4 + u32::from(plan.seed >= PROFILES) + u32::from(plan.seed >= MORE_RULES),
         wipes: plan.wipes,
         skew,
         admin: Admin::default(),
@@ -255,6 +257,10 @@ async fn events(plan: &Plan, stage: &mut Stage) -> Coverage {
             Due::Bind => {
                 stage.create_copies();
                 stage.bind_waiting();
+                // Archiving takes some seconds.
+                if (at.as_secs() / BIND.as_secs() + plan.seed).is_multiple_of(3) {
+                    stage.let_others_finish();
+                }
             }
             Due::Begin(index) => {
                 let event = plan.events[index].event;
@@ -287,9 +293,11 @@ async fn events(plan: &Plan, stage: &mut Stage) -> Coverage {
                         .faults()
                         .end_watches(&watches, WatchEnd::Expired);
                 }
+                let stops = matches!(event, Event::Fault { kind, .. } if kind.stops_watches());
                 for (fault, handle) in &faults {
                     if *fault == index {
-                        coverage.add(event.name(), handle.hits());
+                        let hits = handle.hits();
+                        coverage.add(event.name(), if stops { 1 } else { hits });
                         handle.remove();
                     }
                 }
@@ -316,6 +324,7 @@ async fn recover(plan: &Plan, stage: &mut Stage) -> usize {
         stage.carry_out(Event::IgnoreNone).await;
     }
     tenant::clean_up(stage);
+    stage.remove_kept();
     stage.carry_out(Event::StartAgents).await;
     stage.admin.stop_drain();
     stage.carry_out(Event::Resume).await;
@@ -342,6 +351,7 @@ async fn recover(plan: &Plan, stage: &mut Stage) -> usize {
     let pause = if plan.seed < SHORT { QUIET } else { QUIET / 2 };
     tokio::time::sleep(pause).await;
     stage.bind_waiting();
+    stage.let_others_finish();
     tokio::time::sleep(pause).await;
     stage.delete_bare_objects();
     healthy_from
@@ -355,6 +365,7 @@ async fn judge(plan: &Plan, stage: &Stage, healthy_from: usize) -> Outcome {
     let mut late: Option<Vec<String>> = None;
     let mut is_settled = false;
     for _ in 0..PATIENCE {
+        stage.let_others_finish();
         let mark = recorder.mark();
         tokio::time::sleep(QUIET).await;
         let mut written = recorder.since(mark);
@@ -383,7 +394,7 @@ async fn judge(plan: &Plan, stage: &Stage, healthy_from: usize) -> Outcome {
             "SETTLED: {minutes} min after the last fault the cluster still changes"
         ));
     }
-    let mut coverage = Coverage::default();
+    let mut coverage = checks::transitions(&record, &mut violations);
     for check in &findings.checks {
         coverage.add(format!("invariant {}", check.name), check.seen as u64);
     }
@@ -424,7 +435,7 @@ fn findings_of(
         left: &left,
         quiet: QUIET,
         written_in_quiet,
-        others: &[BATCH, ELECTION, admin::AGENT],
+        others: &[BATCH, ELECTION, admin::AGENT, KUBERNETES],
         healthy_from: Some(healthy_from),
         settings: plan.tuning.profiles,
     })

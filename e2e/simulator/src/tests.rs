@@ -2,11 +2,18 @@ use std::collections::BTreeSet;
 
 use rstest::rstest;
 
+use belayer_sandbox::Write;
+
+use crate::checks;
+use crate::coverage::Coverage;
 use crate::event::Event;
 use crate::plan::{
     MORE_NAMES, MORE_REJECTIONS, MORE_SETTINGS, POLICIES, PROFILES, Plan, SHORT, SMALL,
 };
 use crate::run::run;
+
+/// Belayer re-creates pods in this run.
+const REJECTIONS: u64 = SHORT + 4;
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
@@ -24,6 +31,33 @@ fn the_digest_depends_on_the_writes() {
     let digest = |seed| run(&Plan::of(seed)).digest();
     assert_eq!(digest(POLICIES), digest(POLICIES));
     assert_ne!(digest(POLICIES), digest(POLICIES + 1));
+}
+
+#[test]
+fn a_change_of_a_record_that_no_rule_makes_is_a_violation() {
+    let (mut writes, mut violations) = (run(&Plan::of(REJECTIONS)).record, Vec::new());
+    checks::transitions(&writes, &mut violations);
+    assert_eq!(violations, [""; 0]);
+
+    let is_rejected = |write: &Write| {
+        let status = write.object.as_ref().map(|object| &object["status"]);
+        status.is_some_and(|status| status["phase"] == "Rejected")
+    };
+    writes.retain(|write| !is_rejected(write));
+    checks::transitions(&writes, &mut violations);
+    let wanted = "TRANSITION: record new to Deleting";
+    assert!(violations[0].starts_with(wanted), "{violations:?}");
+}
+
+#[test]
+fn the_coverage_names_what_was_decided_and_what_never_was() {
+    let mut coverage = Coverage::nothing();
+    coverage.merge(run(&Plan::of(REJECTIONS)).coverage);
+    let times = |name: &str| coverage.iter().find(|(one, _)| *one == name).unwrap().1;
+    assert!(times("decision pod-recreation 12 keep") > 0);
+    assert!(times("record Rejected to Deleting") > 0);
+    assert_eq!(times("decision pvc-protection 07 advise"), 0);
+    assert_eq!(times("fault Garbage"), 0);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::script::{FOREIGN, Script, deleting, failed, pod, running, taken};
-use crate::{POD_HOLD, PVC_HOLD, WORKFLOW_HOLD, Why};
+use crate::{POD_HOLD, PVC_HOLD, Settings, WORKFLOW_HOLD, Why};
 
 const PVCS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
 
@@ -72,6 +72,35 @@ fn a16_a_workflow_that_another_finalizer_keeps_is_released_before_its_pods(
     assert_eq!(failed(&script.check_script()), broken);
 }
 
+#[rstest]
+#[case::pending(true, "Pending", &["ORDER"])]
+#[case::archived(true, "Archived", &[])]
+#[case::not_configured(false, "Pending", &[])]
+fn a20_order_is_violated_by_releasing_a_workflow_before_its_archive(
+    #[case] until_archived: bool,
+    #[case] archive: &str,
+    #[case] broken: &[&str],
+) {
+    let workflow = |finalizers: &[&str]| {
+        let mut workflow = with(taken(), finalizers);
+        workflow["metadata"]["labels"] = json!({
+            "workflows.argoproj.io/completed": "true",
+            "workflows.argoproj.io/workflow-archiving-status": archive,
+        });
+        workflow
+    };
+    let script = Script::default()
+        .with(Settings {
+            until_archived,
+            ..Settings::default()
+        })
+        .workflow(&workflow(&[]))
+        .belayer_patches(&WORKFLOWS, &workflow(&[WORKFLOW_HOLD]))
+        .deleted(&WORKFLOWS, &deleting(workflow(&[WORKFLOW_HOLD])))
+        .belayer_patches(&WORKFLOWS, &deleting(workflow(&[])));
+    assert_eq!(failed(&script.check_script()), broken);
+}
+
 #[test]
 fn a_pod_that_got_its_hold_after_the_deletion_may_be_left() {
     let held = with(running(), &[WORKFLOW_HOLD]);
@@ -132,6 +161,36 @@ fn in_use_is_violated_by_releasing_a_pvc_in_use(
     let script = deleted_pvc()
         .write(USER, Verb::Create, &Gvr::PODS, &user(namespace, node))
         .belayer_patches(&PVCS, &deleting(pvc(&[])));
+    assert_eq!(failed(&script.check_script()), broken);
+}
+
+/// A18: Argo deletes the PVCs of a workflow at its end.
+#[rstest]
+#[case::finished("true", "Succeeded", &[])]
+#[case::a_pod_runs("true", "Running", &["IN-USE"])]
+#[case::unfinished("false", "Succeeded", &["IN-USE"])]
+fn a18_ended_pods_do_not_use_a_pvc_of_a_finished_workflow(
+    #[case] completed: &str,
+    #[case] phase: &str,
+    #[case] broken: &[&str],
+) {
+    let mut workflow = taken();
+    workflow["metadata"]["labels"] = json!({ "workflows.argoproj.io/completed": completed });
+    let owned = |finalizers: &[&str]| {
+        let mut pvc = pvc(finalizers);
+        pvc["metadata"]["ownerReferences"] =
+            json!([{"controller": true, "uid": workflow["metadata"]["uid"]}]);
+        pvc
+    };
+    let mut pod = user("a", "node-1");
+    pod["status"] = json!({ "phase": phase });
+    let script = Script::default()
+        .workflow(&workflow)
+        .write(USER, Verb::Create, &PVCS, &owned(&[]))
+        .belayer_patches(&PVCS, &owned(&[PVC_HOLD]))
+        .write(USER, Verb::Create, &Gvr::PODS, &pod)
+        .deleted(&PVCS, &deleting(owned(&[PVC_HOLD])))
+        .belayer_patches(&PVCS, &deleting(owned(&[])));
     assert_eq!(failed(&script.check_script()), broken);
 }
 

@@ -60,7 +60,7 @@ pub enum What<'a> {
     },
 }
 
-/// Receives what a runner executed. Called by the workers: must not block.
+/// Receives what a runner executed and decided. Called by the workers: must not block.
 ///
 /// ```
 /// use belayer_holds::runner::{Executed, Observer};
@@ -76,6 +76,9 @@ pub enum What<'a> {
 pub trait Observer: Send + Sync + 'static {
     /// Something was done.
     fn executed(&self, executed: &Executed<'_>);
+
+    /// A component decided about an object, also if nothing follows from it.
+    fn decided(&self, _by: By) {}
 }
 
 /// Ignores everything.

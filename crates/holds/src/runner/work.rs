@@ -140,6 +140,7 @@ impl<K: Slim> Shared<K> {
         self.withhold(key, &mut considered);
         trace::decided(attempt, considered.iter().map(|one| one.by));
         for one in &considered {
+            self.parts.observer.decided(one.by);
             // The Events of a step are recorded once it is done.
             if !matches!(one.write, Some(AnyWrite::Step(_))) {
                 self.notify(object, one, one.asked);

@@ -68,6 +68,9 @@ pub struct Rules {
     /// From an event of a workflow or of its pods to the next look at it, and from a node's start until its pod must
     /// have been seen: `DEFAULT_REQUEUE_TIME` and `RECENTLY_STARTED_POD_DURATION`, which have the same default.
     pub requeue: Duration,
+    /// Whether it archives completed workflows: the write that completes one says that its archive is pending. Nothing here
+    /// archives it.
+    pub archives: bool,
 }
 
 impl Default for Rules {
@@ -76,6 +79,7 @@ impl Default for Rules {
         Self {
             version: Version::default(),
             requeue: Duration::from_secs(10),
+            archives: false,
         }
     }
 }
@@ -284,6 +288,9 @@ impl<'a> Operation<'a> {
                 };
                 patch["metadata"] =
                     json!({ "labels": { names::PHASE: phase, names::COMPLETED: completed } });
+                if self.rules.archives && phase.is_completed() {
+                    patch["metadata"]["labels"][names::ARCHIVING] = json!("Pending");
+                }
             }
             self.look.patch = Some(patch);
         }

@@ -1,8 +1,12 @@
 //! What users do.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
-use belayer_holds::names::{RECREATION_ANNOTATION, RELEASE_ANNOTATION};
+use belayer_holds::names::{
+    KUBERNETES_PVC_PROTECTION as PROTECTION, RECREATION_ANNOTATION, RELEASE_ANNOTATION,
+};
+use belayer_sandbox::simulated::kubelet::annotations;
 use belayer_sandbox::{Actor, DeleteOptions, Gvr, Propagation, WriteOptions};
 use belayer_workload::{ARGO, ARGO_SERVER, USER, WORKFLOWS, names, workflow};
 use serde_json::{Value, json};
@@ -10,9 +14,22 @@ use serde_json::{Value, json};
 use super::{RECORDS, Stage, index, key};
 use crate::objects::{self, ARGOS, BATCH, BIG, SMALL};
 
-/// Something that a user does. Only later seeds use the last eight, which [`Event::ALL`](super::Event::ALL) does not contain: see
+/// The controller manager of Kubernetes, with its protection of PVCs.
+pub(crate) const KUBERNETES: &str = "kube-controller-manager";
+
+/// Jobs, whose controller is not simulated.
+const JOBS: Gvr = Gvr {
+    group: Cow::Borrowed("batch"),
+    version: Cow::Borrowed("v1"),
+    resource: Cow::Borrowed("jobs"),
+};
+
+/// The finalizer of a user's program on workflows and Jobs.
+const KEPT: &str = "example.com/kept";
+
+/// Something that a user does. Only later seeds use the last fifteen, which [`Event::ALL`](super::Event::ALL) does not contain: see
 /// [`MORE_REJECTIONS`](crate::plan::MORE_REJECTIONS), [`MORE_NAMES`](crate::plan::MORE_NAMES),
-/// [`SMALL`](crate::plan::SMALL) and [`PROFILES`](crate::plan::PROFILES).
+/// [`SMALL`](crate::plan::SMALL), [`PROFILES`](crate::plan::PROFILES) and [`MORE_RULES`](crate::plan::MORE_RULES).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum UserAction {
     /// Deletes a pod.
@@ -57,6 +74,20 @@ pub(crate) enum UserAction {
     CreateReports,
     /// Argo adds its finalizer to the pods of its workflows in a namespace. Only if Belayer removes it.
     AddArgosFinalizer,
+    /// Creates a PVC that belongs to a workflow, and a pod that uses it for some seconds.
+    UseWorkflowsPvc,
+    /// Deletes a PVC that belongs to a workflow, as Argo does at its end.
+    DeleteWorkflowsPvc,
+    /// Kubernetes adds its finalizer to all PVCs.
+    ProtectPvcs,
+    /// Deletes a workflow that runs, and that another program keeps.
+    KeepWorkflow,
+    /// Creates a Job, and pods of it that request re-creation.
+    CreateJob,
+    /// Deletes a Job, in the background or in the foreground. Another program may keep it.
+    DeleteJob,
+    /// Argo creates the agent pod of a workflow, which Belayer never holds.
+    CreateAgent,
 }
 
 /// All but those of later seeds.
@@ -197,7 +228,8 @@ impl Stage {
                 for pod in self.list(&Gvr::PODS, Some(self.namespace(choice))) {
                     let all = pod["metadata"]["finalizers"].as_array();
                     let mut all = all.cloned().unwrap_or_default();
-                    if !pod["metadata"]["ownerReferences"].is_null() && !all.contains(&json!(ARGOS))
+                    if pod["metadata"]["ownerReferences"][0]["kind"] == "Workflow"
+                        && !all.contains(&json!(ARGOS))
                     {
                         all.push(json!(ARGOS));
                         let body = json!({"metadata": {"finalizers": all}});
@@ -205,9 +237,152 @@ impl Stage {
                     }
                 }
             }
+            UserAction::UseWorkflowsPvc => self.use_workflows_pvc(choice),
+            UserAction::DeleteWorkflowsPvc => {
+                let mut pvcs = self.list(&Gvr::PERSISTENTVOLUMECLAIMS, None);
+                pvcs.retain(|pvc| pvc["metadata"]["ownerReferences"].is_array());
+                if let Some(pvc) = pvcs.get(index(choice, pvcs.len())) {
+                    let options = DeleteOptions::default();
+                    self.delete(ARGO, &Gvr::PERSISTENTVOLUMECLAIMS, pvc, &options);
+                }
+            }
+            UserAction::ProtectPvcs => {
+                for pvc in self.list(&Gvr::PERSISTENTVOLUMECLAIMS, None) {
+                    self.add_finalizer(KUBERNETES, &Gvr::PERSISTENTVOLUMECLAIMS, &pvc, PROTECTION);
+                }
+            }
+            UserAction::KeepWorkflow => {
+                let mut running = self.list(&WORKFLOWS, None);
+                running.retain(|workflow| {
+                    let metadata = &workflow["metadata"];
+                    metadata["labels"][names::COMPLETED] != "true"
+                        && metadata["deletionTimestamp"].is_null()
+                });
+                if let Some(workflow) = running.get(index(choice, running.len())) {
+                    self.add_finalizer(USER, &WORKFLOWS, workflow, KEPT);
+                    self.delete(USER, &WORKFLOWS, workflow, &DeleteOptions::default());
+                }
+            }
+            UserAction::CreateJob => self.create_job(choice),
+            UserAction::DeleteJob => {
+                let policy = match choice % 4 {
+                    0 => Propagation::Foreground,
+                    _ => Propagation::Background,
+                };
+                let options = DeleteOptions {
+                    propagation_policy: Some(policy),
+                    ..DeleteOptions::default()
+                };
+                if let Some(job) = self.choose(&JOBS, choice / 4) {
+                    if choice % 2 == 1 {
+                        self.add_finalizer(USER, &JOBS, &job, KEPT);
+                    }
+                    self.delete(USER, &JOBS, &job, &options);
+                }
+            }
+            UserAction::CreateAgent => {
+                if let Some(workflow) = self.choose(&WORKFLOWS, choice)
+                    && let Some((namespace, name)) = key(&workflow)
+                {
+                    let mut agent = objects::stranger(namespace, &format!("{name}-agent"));
+                    agent["metadata"]["ownerReferences"] = owned_by(&workflow);
+                    agent["metadata"]["labels"] =
+                        json!({ names::WORKFLOW: name, names::COMPONENT: "agent" });
+                    self.create(&Gvr::PODS, namespace, agent);
+                }
+            }
             UserAction::Overcommit => {
                 self.create_trainers(choice);
                 self.bind_waiting();
+            }
+        }
+    }
+
+    fn use_workflows_pvc(&mut self, choice: u64) {
+        let Some(workflow) = self.choose(&WORKFLOWS, choice) else {
+            return;
+        };
+        let Some((namespace, _)) = key(&workflow) else {
+            return;
+        };
+        let name = self.name("work");
+        let mut pvc = objects::pvc(&name);
+        pvc["metadata"]["ownerReferences"] = owned_by(&workflow);
+        let mut pod = objects::pvc_user(&format!("{name}-user"), &name);
+        let seconds = 1 + choice % 8;
+        pod["metadata"]["annotations"] = json!({ annotations::RUN_SECONDS: seconds.to_string() });
+        pod["spec"]["restartPolicy"] = json!("Never");
+        self.create(&Gvr::PERSISTENTVOLUMECLAIMS, namespace, pvc);
+        self.create(&Gvr::PODS, namespace, pod);
+    }
+
+    fn create_job(&mut self, choice: u64) {
+        let namespace = self.namespace(choice);
+        let name = self.name("job");
+        let main = json!({"name": "main", "image": "trainer"});
+        let job = json!({
+            "metadata": {"name": name},
+            "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [main]}}},
+        });
+        self.create(&JOBS, namespace, job);
+        let jobs = self.list(&JOBS, Some(namespace));
+        let Some(job) = jobs.iter().find(|job| job["metadata"]["name"] == *name) else {
+            return;
+        };
+        for index in 0..2 {
+            let mut pod = objects::trainer(&format!("{name}-{index}"), self.wipes);
+            pod["metadata"]["ownerReferences"] = owned_by(job);
+            self.create(&Gvr::PODS, namespace, pod);
+        }
+    }
+
+    /// Adds a finalizer to an object that is not being deleted.
+    fn add_finalizer(&self, actor: &str, gvr: &Gvr, object: &Value, finalizer: &str) {
+        let mut all = finalizers(object);
+        if object["metadata"]["deletionTimestamp"].is_null() && !all.contains(&finalizer) {
+            all.push(finalizer);
+            self.patch(actor, gvr, object, json!({"metadata": {"finalizers": all}}));
+        }
+    }
+
+    fn remove_finalizer(&self, actor: &str, gvr: &Gvr, object: &Value, finalizer: &str) {
+        let mut all = finalizers(object);
+        if all.contains(&finalizer) {
+            all.retain(|one| *one != finalizer);
+            self.patch(actor, gvr, object, json!({"metadata": {"finalizers": all}}));
+        }
+    }
+
+    /// Argo archives completed workflows, and Kubernetes releases deleted PVCs that no pod uses.
+    pub(crate) fn let_others_finish(&self) {
+        for workflow in self.list(&WORKFLOWS, None) {
+            if workflow["metadata"]["labels"][names::ARCHIVING] == "Pending" {
+                let body = json!({"metadata": {"labels": {names::ARCHIVING: "Archived"}}});
+                self.patch(ARGO, &WORKFLOWS, &workflow, body);
+            }
+        }
+        for pvc in self.list(&Gvr::PERSISTENTVOLUMECLAIMS, None) {
+            let metadata = &pvc["metadata"];
+            let pods = self.list(&Gvr::PODS, metadata["namespace"].as_str());
+            let is_used = pods.iter().any(|pod| {
+                let volumes = pod["spec"]["volumes"].as_array();
+                let mut names = volumes
+                    .into_iter()
+                    .flatten()
+                    .map(|volume| &volume["persistentVolumeClaim"]["claimName"]);
+                names.any(|name| *name == metadata["name"])
+            });
+            if !metadata["deletionTimestamp"].is_null() && !is_used {
+                self.remove_finalizer(KUBERNETES, &Gvr::PERSISTENTVOLUMECLAIMS, &pvc, PROTECTION);
+            }
+        }
+    }
+
+    /// The program that keeps workflows and Jobs removes its finalizer.
+    pub(crate) fn remove_kept(&self) {
+        for gvr in [WORKFLOWS, JOBS] {
+            for owner in self.list(&gvr, None) {
+                self.remove_finalizer(USER, &gvr, &owner, KEPT);
             }
         }
     }
@@ -292,6 +467,13 @@ impl Stage {
                 self.delete(USER, &Gvr::PODS, &pod, &DeleteOptions::default());
             }
         }
+        let options = DeleteOptions {
+            propagation_policy: Some(Propagation::Background),
+            ..DeleteOptions::default()
+        };
+        for job in self.list(&JOBS, None) {
+            self.delete(USER, &JOBS, &job, &options);
+        }
         for pvc in self.list(&Gvr::PERSISTENTVOLUMECLAIMS, None) {
             self.delete(
                 USER,
@@ -374,8 +556,12 @@ impl Stage {
                 self.delete(ARGO_SERVER, &Gvr::PODS, &pod, &DeleteOptions::default());
             }
         }
+        let mut labels = json!({ names::COMPLETED: "false", names::PHASE: "Running" });
+        if workflow["metadata"]["labels"][names::ARCHIVING].is_string() {
+            labels[names::ARCHIVING] = Value::Null;
+        }
         let body = json!({
-            "metadata": { "labels": { names::COMPLETED: "false", names::PHASE: "Running" } },
+            "metadata": { "labels": labels },
             "status": {
                 "phase": "Running", "message": null, "finishedAt": null, "nodes": changed,
                 "startedAt": self.cluster().clock().now_rfc3339(),
@@ -413,6 +599,23 @@ fn is_failed(status: &Value) -> bool {
     ["Failed", "Error"]
         .iter()
         .any(|phase| status["phase"] == *phase)
+}
+
+/// The owner references of an object that this one controls.
+fn owned_by(owner: &Value) -> Value {
+    let metadata = &owner["metadata"];
+    json!([{
+        "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": metadata["name"],
+        "uid": metadata["uid"], "controller": true, "blockOwnerDeletion": true,
+    }])
+}
+
+fn finalizers(object: &Value) -> Vec<&str> {
+    let all = object["metadata"]["finalizers"].as_array();
+    all.into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
 }
 
 fn created(object: &Value) -> &str {
