@@ -42,7 +42,7 @@ impl Bench {
     pub(crate) fn execute(self) -> Result<ExitCode> {
         let mut command = if self.names == ["instructions"] {
             compile(e2e::build())?;
-            compile(build_subject())?;
+            compile(build_counted(SUBJECT))?;
             instructions()
         } else {
             compile(build())?;
@@ -72,28 +72,36 @@ const PROGRAM: &str = "belayer-bench";
 
 /// Builds Belayer, the benchmarks and their subjects in release mode.
 fn build() -> Command {
-    release(&["belayer", PROGRAM, "belayer-subject"])
+    release(&["belayer", PROGRAM, SUBJECT])
 }
 
 /// The profile in which instructions are counted.
 const COUNTED: &str = "counted";
 
-/// Builds only the subject of the instruction counts.
-pub(crate) fn build_subject() -> Command {
+/// The subject of the instruction counts.
+pub(crate) const SUBJECT: &str = "belayer-subject";
+
+/// The simulator. In a build without optimization its runs take five times as long.
+pub(crate) const SIMULATOR: &str = "belayer-simulator";
+
+/// Builds this package in the profile in which instructions are counted.
+pub(crate) fn build_counted(package: &str) -> Command {
     let mut build = cargo();
-    build.args([
-        "build",
-        "--profile",
-        COUNTED,
-        "--package",
-        "belayer-subject",
-    ]);
+    build.args(["build", "--profile", COUNTED, "--package", package]);
     build
 }
 
-/// Checks the instruction counts of the hot paths that [`build_subject`] built against their bounds.
+/// Runs so many random clusters from this seed on, by the [`SIMULATOR`] of [`build_counted`].
+pub(crate) fn random_clusters(first: u64, seeds: u64) -> Command {
+    let mut command = built(COUNTED, SIMULATOR);
+    command.args(["--first", &first.to_string()]);
+    command.args(["--seeds", &seeds.to_string()]);
+    command
+}
+
+/// Checks the instruction counts of the hot paths of the [`SUBJECT`] of [`build_counted`] against their bounds.
 pub(crate) fn instructions() -> Command {
-    let subject = built(COUNTED, "belayer-subject");
+    let subject = built(COUNTED, SUBJECT);
     let mut command = built("debug", PROGRAM);
     command.args(["instructions", "--subject"]);
     command.arg(subject.get_program());

@@ -18,6 +18,7 @@ use std::marker::PhantomData;
 use jiff::Timestamp;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
+use tokio::task::JoinHandle;
 
 struct Source {
     rng: StdRng,
@@ -53,6 +54,30 @@ pub fn simulate(seed: u64, clock: impl Fn() -> Timestamp + 'static) -> Simulated
 impl Drop for Simulated {
     fn drop(&mut self) {
         SOURCE.with_borrow_mut(|slot| *slot = None);
+    }
+}
+
+/// Runs work that blocks on a thread of its own; within a simulation as a task of this thread, because threads end in any order.
+///
+/// ```
+/// use belayer_core::simulated::spawn_blocking;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let name = spawn_blocking(|| std::fs::read_to_string("/etc/hostname")).await;
+/// assert!(name.is_ok());
+/// # }
+/// ```
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub fn spawn_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    if SOURCE.with_borrow(Option::is_some) {
+        tokio::spawn(async move { work() })
+    } else {
+        tokio::task::spawn_blocking(work)
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belayer_core::object::{ObjectKey, Uid};
+use belayer_core::simulated::spawn_blocking;
 use belayer_core::workqueue::{Backoff, Priority, WorkQueue};
 use belayer_holds::node_wipe::{Report, WipeState};
 use belayer_lifecycles::{Deadline, End, Identity, Lifecycle, Synced};
@@ -282,7 +283,7 @@ impl PodWork {
         }
         let wiper = Arc::clone(&self.wiper);
         let until = (Instant::now() + self.removal).into_std();
-        let mut task = tokio::task::spawn_blocking(move || wiper.wipe(&proof, until));
+        let mut task = spawn_blocking(move || wiper.wipe(&proof, until));
         let wiped = match timeout(self.removal + HANGS_AFTER, &mut task).await {
             Ok(Ok(wiped)) => wiped,
             Ok(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
@@ -302,7 +303,7 @@ impl PodWork {
     /// Reads from the node that nothing of the pod runs, before every attempt (rule T1).
     async fn prove(&self, pod: &Pod) -> Result<NothingRuns, WorkError> {
         let (host, uid) = (self.host.clone(), pod.uid.clone());
-        let remains = tokio::task::spawn_blocking(move || host.remains_of(&uid)).await;
+        let remains = spawn_blocking(move || host.remains_of(&uid)).await;
         let remains = remains.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
         let place = match remains? {
             Remains::Nothing(proof) => return Ok(proof),

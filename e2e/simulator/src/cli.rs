@@ -10,7 +10,7 @@ use belayer::arguments::number;
 use clap::Parser;
 
 use crate::coverage::Coverage;
-use crate::plan::Plan;
+use crate::plan::{MORE_RULES, Plan};
 use crate::run::{Outcome, run};
 use crate::shrink::shrink;
 
@@ -25,8 +25,8 @@ pub(crate) struct Simulate {
     #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = number(0..=u64::MAX))]
     seeds: u64,
 
-    /// The first seed
-    #[arg(long, default_value_t = 0, value_name = "SEED", value_parser = number(0..=u64::MAX))]
+    /// The first seed. By default that of the newest kind of runs: those of lower seeds are larger, and less happens in them
+    #[arg(long, default_value_t = MORE_RULES, value_name = "SEED", value_parser = number(0..=u64::MAX))]
     first: u64,
 
     /// Run only this seed, and print its events

@@ -19,6 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::fault::FaultKind;
+use crate::nodes::Nodes;
 use crate::objects;
 use crate::replica::{Controllers, Replica};
 use user::{ACTIONS, UserAction};
@@ -186,6 +187,8 @@ pub(crate) struct Stage {
     pub(crate) script: WorkflowScript,
     /// Gives each created object a name of its own.
     pub(crate) created: usize,
+    /// The files of the nodes, if the agents are real.
+    pub(crate) nodes: Option<Nodes>,
     /// How many bits of [`Controllers`] an admin changes.
     pub(crate) controller_bits: u32,
     /// Whether pods that request re-creation also require a wipe of their node.
@@ -261,7 +264,7 @@ impl Stage {
                 }
             }
             Event::StopAgents => self.admin.stop_agents(),
-            Event::StartAgents => self.admin.start_agents(&self.sandbox),
+            Event::StartAgents => self.admin.start_agents(&self.sandbox, self.nodes.as_ref()),
         }
     }
 

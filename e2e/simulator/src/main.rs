@@ -5,6 +5,7 @@ mod cli;
 mod coverage;
 mod event;
 mod fault;
+mod nodes;
 mod objects;
 mod plan;
 mod replica;

@@ -1,6 +1,9 @@
 //! The objects that users create besides workflows.
 
+use std::borrow::Cow;
+
 use belayer_holds::names::{RECREATE_ANNOTATION, WIPE_ANNOTATION};
+use belayer_sandbox::Gvr;
 use belayer_sandbox::simulated::NodeSpec;
 use belayer_sandbox::simulated::kubelet::annotations;
 use serde_json::{Value, json};
@@ -22,6 +25,16 @@ pub(crate) const BIG: &str = "node-1";
 
 /// The actor that binds pods to nodes that have no room for them.
 pub(crate) const BATCH: &str = "batch-scheduler";
+
+/// The actor of all node agents.
+pub(crate) const AGENT: &str = "node-agent";
+
+/// What node agents have to remove.
+pub(crate) const WIPES: Gvr = Gvr {
+    group: Cow::Borrowed("belayer.dev"),
+    version: Cow::Borrowed("v1alpha1"),
+    resource: Cow::Borrowed("nodewipes"),
+};
 
 /// Two nodes that are never full, and a small one.
 pub(crate) fn nodes() -> Vec<NodeSpec> {

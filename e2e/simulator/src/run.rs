@@ -21,11 +21,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::checks;
 use crate::coverage::{Coverage, Rules};
-use crate::event::admin::{self, Admin};
+use crate::event::admin::Admin;
 use crate::event::user::{KUBERNETES, UserAction};
 use crate::event::{Event, Stage, tenant};
 use crate::fault::FaultKind;
-use crate::objects::{self, BATCH};
+use crate::nodes::Nodes;
+use crate::objects::{self, AGENT, BATCH};
 use crate::plan::{
     BIND, MORE_NAMES, MORE_REJECTIONS, MORE_RULES, POLICIES, PROFILES, Plan, SHORT, SMALL,
 };
@@ -55,23 +56,28 @@ pub(crate) struct Outcome {
     pub(crate) coverage: Coverage,
     /// The API server's record of all writes.
     pub(crate) record: Vec<Write>,
+    /// The folder with the files of the nodes.
+    home: Option<String>,
 }
 
 impl Outcome {
     /// The API server's record of all writes, one per line.
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.record.iter().map(line).collect()
+        let lines = self.record.iter().map(line);
+        // The folder with the files of the nodes has another name in each run.
+        match &self.home {
+            Some(home) => lines.map(|line| line.replace(home, "HOME")).collect(),
+            None => lines.collect(),
+        }
     }
 
     /// A digest of [`Self::lines`] (FNV-1a).
     pub(crate) fn digest(&self) -> u64 {
-        self.record
-            .iter()
-            .fold(0xcbf2_9ce4_8422_2325, |sum, write| {
-                line(write).bytes().fold(sum, |sum, byte| {
-                    (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-                })
-            })
+        let lines = self.lines();
+        let bytes = lines.iter().flat_map(|line| line.bytes());
+        bytes.fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+            (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
     }
 
     /// A run that could not begin.
@@ -160,7 +166,16 @@ async fn story(plan: &Plan) -> Outcome {
             Replica::new(setup)
         })
         .collect();
+    let nodes = if plan.seed >= MORE_RULES && plan.wipes {
+        match Nodes::start(&sandbox, &stop) {
+            Ok(nodes) => Some(nodes),
+            Err(error) => return Outcome::failed(&format!("cannot create files: {error}")),
+        }
+    } else {
+        None
+    };
     let mut stage = Stage {
+        nodes,
         script: plan.workload.workflow_script(),
         sandbox,
         argo,
@@ -194,6 +209,7 @@ async fn story(plan: &Plan) -> Outcome {
         coverage,
         violations: outcome.violations,
         record: outcome.record,
+        home: stage.nodes.as_ref().map(Nodes::home),
     }
 }
 
@@ -388,6 +404,7 @@ async fn judge(plan: &Plan, stage: &Stage, healthy_from: usize) -> Outcome {
     violations.extend(late.unwrap_or_default());
     let record = recorder.writes();
     violations.extend(checks::all(plan, stage, &record));
+    violations.extend(stage.nodes.iter().flat_map(Nodes::violations));
     if !is_settled {
         let minutes = QUIET.as_secs() * PATIENCE as u64 / 60;
         violations.push(format!(
@@ -402,6 +419,7 @@ async fn judge(plan: &Plan, stage: &Stage, healthy_from: usize) -> Outcome {
         violations,
         coverage,
         record,
+        home: None,
     }
 }
 
@@ -435,7 +453,7 @@ fn findings_of(
         left: &left,
         quiet: QUIET,
         written_in_quiet,
-        others: &[BATCH, ELECTION, admin::AGENT, KUBERNETES],
+        others: &[BATCH, ELECTION, AGENT, KUBERNETES],
         healthy_from: Some(healthy_from),
         settings: plan.tuning.profiles,
     })

@@ -135,8 +135,22 @@ fn whole() -> Result<Plan> {
     for (name, command) in docs::site()? {
         meanwhile.push(Step::check(name, command));
     }
+    meanwhile.extend([
+        Step::check(
+            "build of the simulator",
+            bench::build_counted(bench::SIMULATOR),
+        ),
+        Step::check(
+            "2,900 random clusters",
+            bench::random_clusters(70_000_000, 2_900),
+        ),
+        Step::check("100 large ones", bench::random_clusters(0, 100)),
+    ]);
     if bench::has_valgrind() {
-        meanwhile.push(Step::check("build what is counted", bench::build_subject()));
+        meanwhile.push(Step::check(
+            "build what is counted",
+            bench::build_counted(bench::SUBJECT),
+        ));
         meanwhile.push(Step::check(
             "instruction counts of the hot paths",
             bench::instructions(),

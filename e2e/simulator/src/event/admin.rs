@@ -18,11 +18,11 @@ use belayer_sandbox::{
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use crate::nodes::Nodes;
+use crate::objects::{AGENT, WIPES};
+
 /// The actor of a drain. The checker does not judge what it has changed.
 const ADMIN: &str = "admin";
-
-/// The actor of all node agents.
-pub(crate) const AGENT: &str = "node-agent";
 
 /// How far ahead the wall clock is after a jump, in seconds.
 pub(crate) const CLOCKS: [i64; 7] = [0, -90, 90, -600, 600, -86_400, 86_400];
@@ -69,17 +69,23 @@ impl Admin {
         drop(drain(sandbox).resume(&Silent).await);
     }
 
-    /// Starts the agents.
-    pub(crate) fn start_agents(&mut self, sandbox: &Sandbox) {
-        if self.agents.is_none() {
-            let cluster = sandbox.cluster().clone();
-            self.agents = Some(tokio::spawn(async move {
+    /// Starts the agents: the real ones, if the nodes have files.
+    pub(crate) fn start_agents(&mut self, sandbox: &Sandbox, nodes: Option<&Nodes>) {
+        if self.agents.is_some() {
+            return;
+        }
+        let cluster = sandbox.cluster().clone();
+        self.agents = Some(match nodes.map(|nodes| nodes.agents(sandbox)) {
+            Some(mut agents) => {
+                tokio::spawn(async move { while agents.join_next().await.is_some() {} })
+            }
+            None => tokio::spawn(async move {
                 loop {
                     wipe(&cluster);
                     tokio::time::sleep(AGENT_INTERVAL).await;
                 }
-            }));
-        }
+            }),
+        });
     }
 
     /// Stops the agents.
@@ -108,13 +114,12 @@ fn drain(sandbox: &Sandbox) -> Drain {
 
 /// Reports every requested wipe: done if no pod of the UID is left or it was rejected, otherwise not done.
 fn wipe(cluster: &Cluster) {
-    let kind = Gvr::new("belayer.dev", "v1alpha1", "nodewipes");
     let list = |gvr: &Gvr| {
         let page = cluster.list(gvr, None, &ListOptions::default());
         page.map(|page| page.items).unwrap_or_default()
     };
     let pods = list(&Gvr::PODS);
-    for wipes in list(&kind) {
+    for wipes in list(&WIPES) {
         let (requested, reported) = (&wipes["spec"]["wipes"], &wipes["status"]["wipes"]);
         let mut reports = serde_json::Map::new();
         for uid in requested.as_object().into_iter().flat_map(|all| all.keys()) {
@@ -131,19 +136,19 @@ fn wipe(cluster: &Cluster) {
             }
         }
         if !reports.is_empty() {
-            report(cluster, &kind, &wipes, Value::Object(reports));
+            report(cluster, &wipes, Value::Object(reports));
         }
     }
 }
 
-fn report(cluster: &Cluster, kind: &Gvr, wipes: &Value, reports: Value) {
+fn report(cluster: &Cluster, wipes: &Value, reports: Value) {
     let Some(node) = wipes["metadata"]["name"].as_str() else {
         return;
     };
     let body = json!({ "status": { "wipes": reports } });
     drop(cluster.patch(
         &Actor::new(AGENT),
-        kind,
+        &WIPES,
         None,
         node,
         Patch::Merge(body),
