@@ -70,6 +70,8 @@ pub(crate) struct History {
     recorded: HashSet<String>,
     /// Workflows that have completed, and those that have succeeded.
     completed: HashSet<String>,
+    /// When each workflow was last retried.
+    retried_at: HashMap<String, Timestamp>,
     succeeded: HashSet<String>,
     /// The nodes, by workflow and ID, of pods whose result was consumed when they were removed. A pod of the same name may
     /// overwrite it then.
@@ -141,6 +143,7 @@ impl History {
         }
         if actor == ARGO_SERVER && Kind::of(&write.resource) == Kind::Workflow {
             self.retry(object);
+            self.retried_at.insert(write.uid.clone(), write.at);
         }
         let is_held = |object: &Value| finalizers(object).any(|name| name == RECREATION_HOLD);
         if actor != BELAYER && before.is_some_and(is_held) && !is_held(object) {
@@ -463,6 +466,15 @@ impl History {
     pub(crate) fn was_ever_ignored(&self, object: &Value) -> bool {
         self.ignored
             .contains_key(text(object, "/metadata/namespace"))
+    }
+
+    /// Whether this workflow has completed, or had shortly before a retry: Belayer reads the workflow, and then writes.
+    pub(crate) fn has_finished_lately(&self, uid: &str) -> bool {
+        let workflow = self.object(uid);
+        let retried = self.retried_at.get(uid);
+        workflow.is_some_and(|workflow| workflow["metadata"]["labels"][names::COMPLETED] == "true")
+            || retried
+                .is_some_and(|at| self.now.duration_since(*at) < SignedDuration::from_secs(30))
     }
 
     /// Whether the controller owner of the pod was deleted: garbage collection deletes the pod.

@@ -88,9 +88,7 @@ fn in_use(step: &Step<'_>) -> Verdict {
     }
     let namespace = text(pvc, "/metadata/namespace");
     let name = text(pvc, "/metadata/name");
-    let is_over = controller_of(pvc)
-        .and_then(|owner| step.history.object(owner))
-        .is_some_and(|owner| owner["metadata"]["labels"][names::COMPLETED] == "true");
+    let is_over = controller_of(pvc).is_some_and(|owner| step.history.has_finished_lately(owner));
     let user = step
         .history
         .live_pods()

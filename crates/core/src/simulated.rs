@@ -64,8 +64,8 @@ impl Drop for Simulated {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// let name = spawn_blocking(|| std::fs::read_to_string("/etc/hostname")).await;
-/// assert!(name.is_ok());
+/// let here = spawn_blocking(std::env::current_dir).await.unwrap();
+/// assert!(here.is_ok());
 /// # }
 /// ```
 ///

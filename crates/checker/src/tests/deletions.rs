@@ -2,7 +2,7 @@
 
 use belayer_sandbox::Gvr;
 use belayer_sandbox::Verb;
-use belayer_workload::{USER, WORKFLOWS};
+use belayer_workload::{ARGO_SERVER, USER, WORKFLOWS};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -166,16 +166,23 @@ fn in_use_is_violated_by_releasing_a_pvc_in_use(
 
 /// A18: Argo deletes the PVCs of a workflow at its end.
 #[rstest]
-#[case::finished("true", "Succeeded", &[])]
-#[case::a_pod_runs("true", "Running", &["IN-USE"])]
-#[case::unfinished("false", "Succeeded", &["IN-USE"])]
+#[case::finished("true", "Succeeded", None, &[])]
+#[case::a_pod_runs("true", "Running", None, &["IN-USE"])]
+#[case::unfinished("false", "Succeeded", None, &["IN-USE"])]
+#[case::retried_while_it_was_read("true", "Succeeded", Some(20), &[])]
+#[case::retried_long_before("true", "Succeeded", Some(40), &["IN-USE"])]
 fn a18_ended_pods_do_not_use_a_pvc_of_a_finished_workflow(
     #[case] completed: &str,
     #[case] phase: &str,
+    #[case] retried: Option<i64>,
     #[case] broken: &[&str],
 ) {
-    let mut workflow = taken();
-    workflow["metadata"]["labels"] = json!({ "workflows.argoproj.io/completed": completed });
+    let state = |completed: &str| {
+        let mut workflow = taken();
+        workflow["metadata"]["labels"] = json!({ "workflows.argoproj.io/completed": completed });
+        workflow
+    };
+    let workflow = state(completed);
     let owned = |finalizers: &[&str]| {
         let mut pvc = pvc(finalizers);
         pvc["metadata"]["ownerReferences"] =
@@ -189,8 +196,14 @@ fn a18_ended_pods_do_not_use_a_pvc_of_a_finished_workflow(
         .write(USER, Verb::Create, &PVCS, &owned(&[]))
         .belayer_patches(&PVCS, &owned(&[PVC_HOLD]))
         .write(USER, Verb::Create, &Gvr::PODS, &pod)
-        .deleted(&PVCS, &deleting(owned(&[PVC_HOLD])))
-        .belayer_patches(&PVCS, &deleting(owned(&[])));
+        .deleted(&PVCS, &deleting(owned(&[PVC_HOLD])));
+    let script = match retried {
+        Some(seconds) => script
+            .write(ARGO_SERVER, Verb::Patch, &WORKFLOWS, &state("false"))
+            .later(seconds),
+        None => script,
+    };
+    let script = script.belayer_patches(&PVCS, &deleting(owned(&[])));
     assert_eq!(failed(&script.check_script()), broken);
 }
 
