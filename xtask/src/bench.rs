@@ -76,27 +76,16 @@ fn build() -> Command {
 }
 
 /// The profile in which instructions are counted.
-const COUNTED: &str = "counted";
+pub(crate) const COUNTED: &str = "counted";
 
 /// The subject of the instruction counts.
 pub(crate) const SUBJECT: &str = "belayer-subject";
-
-/// The simulator. In a build without optimization its runs take five times as long.
-pub(crate) const SIMULATOR: &str = "belayer-simulator";
 
 /// Builds this package in the profile in which instructions are counted.
 pub(crate) fn build_counted(package: &str) -> Command {
     let mut build = cargo();
     build.args(["build", "--profile", COUNTED, "--package", package]);
     build
-}
-
-/// Runs so many random clusters from this seed on, by the [`SIMULATOR`] of [`build_counted`].
-pub(crate) fn random_clusters(first: u64, seeds: u64) -> Command {
-    let mut command = built(COUNTED, SIMULATOR);
-    command.args(["--first", &first.to_string()]);
-    command.args(["--seeds", &seeds.to_string()]);
-    command
 }
 
 /// Checks the instruction counts of the hot paths of the [`SUBJECT`] of [`build_counted`] against their bounds.

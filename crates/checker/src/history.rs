@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::objects::{
-    Kind, Node, annotation, controller_of, finalizers, has_hold, holds, is_deleting,
+    Kind, Node, annotation, controller_of, finalizers, has_hold, holds, is_completed, is_deleting,
     is_final_record, is_rejected, is_removal, main_exit_code, shows_a_run, text, uid, workflow_of,
 };
 use crate::{BELAYER, RECREATION_HOLD, Settings};
@@ -70,9 +70,9 @@ pub(crate) struct History {
     recorded: HashSet<String>,
     /// Workflows that have completed, and those that have succeeded.
     completed: HashSet<String>,
+    succeeded: HashSet<String>,
     /// When each workflow was last retried.
     retried_at: HashMap<String, Timestamp>,
-    succeeded: HashSet<String>,
     /// The nodes, by workflow and ID, of pods whose result was consumed when they were removed. A pod of the same name may
     /// overwrite it then.
     consumed_nodes: HashSet<(String, String)>,
@@ -93,6 +93,9 @@ pub(crate) struct History {
     /// Pods from which another client removed Belayer's finalizer for re-creation, and that have not got it again.
     unheld_by_others: HashSet<String>,
 }
+
+/// How long after a change Belayer may still act on what it read before: it reads, and then writes.
+const LATELY: SignedDuration = SignedDuration::from_secs(30);
 
 /// The longest time between a pod's start and its rejection at its admission.
 const ADMISSION: SignedDuration = SignedDuration::from_secs(10);
@@ -452,9 +455,7 @@ impl History {
     /// writes.
     pub(crate) fn is_ignored(&self, object: &Value) -> bool {
         let until = self.ignored.get(text(object, "/metadata/namespace"));
-        until.is_some_and(|until| {
-            until.is_none_or(|until| self.now.duration_since(until) < SignedDuration::from_secs(30))
-        })
+        until.is_some_and(|until| until.is_none_or(|until| self.now.duration_since(until) < LATELY))
     }
 
     /// Whether Belayer released the object in an ignored namespace, or a pod that was deleted before its status showed a start.
@@ -470,11 +471,9 @@ impl History {
 
     /// Whether this workflow has completed, or had shortly before a retry: Belayer reads the workflow, and then writes.
     pub(crate) fn has_finished_lately(&self, uid: &str) -> bool {
-        let workflow = self.object(uid);
         let retried = self.retried_at.get(uid);
-        workflow.is_some_and(|workflow| workflow["metadata"]["labels"][names::COMPLETED] == "true")
-            || retried
-                .is_some_and(|at| self.now.duration_since(*at) < SignedDuration::from_secs(30))
+        self.object(uid).is_some_and(is_completed)
+            || retried.is_some_and(|at| self.now.duration_since(*at) < LATELY)
     }
 
     /// Whether the controller owner of the pod was deleted: garbage collection deletes the pod.

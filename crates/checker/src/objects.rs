@@ -1,7 +1,7 @@
 //! Reads the fields of JSON objects that the checks need.
 
 use belayer_sandbox::{Gvr, Verb, Write};
-use belayer_workload::WORKFLOWS;
+use belayer_workload::{WORKFLOWS, names};
 use serde_json::Value;
 
 use crate::BELAYERS;
@@ -102,6 +102,11 @@ pub(crate) fn workflow_of(pod: &Value) -> Option<&str> {
     let owners = pod.pointer("/metadata/ownerReferences")?.as_array()?;
     let workflow = |owner: &&Value| owner["kind"] == "Workflow" && owner["controller"] == true;
     owners.iter().find(workflow)?["uid"].as_str()
+}
+
+/// Whether the label of this workflow says that it has completed.
+pub(crate) fn is_completed(workflow: &Value) -> bool {
+    workflow["metadata"]["labels"][names::COMPLETED] == "true"
 }
 
 /// The UID of the controller owner.

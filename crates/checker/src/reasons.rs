@@ -8,7 +8,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::history::History;
-use super::objects::{Node, annotation, holds, is_deleting, is_rejected, text, uid, workflow_of};
+use super::objects::{
+    Node, annotation, holds, is_completed, is_deleting, is_rejected, text, uid, workflow_of,
+};
 use super::recreation;
 use crate::{POD_HOLD, PVC_HOLD, RECREATION_HOLD, WORKFLOW_HOLD};
 
@@ -170,7 +172,7 @@ impl History {
     /// Whether the workflow of this pod has completed, and has not been retried since: it reads no more results.
     fn is_of_completed_workflow(&self, pod: &Value) -> bool {
         let workflow = workflow_of(pod).and_then(|owner| self.object(owner));
-        workflow.is_some_and(|workflow| workflow["metadata"]["labels"][names::COMPLETED] == "true")
+        workflow.is_some_and(is_completed)
     }
 
     /// Whether Belayer may delete this pod, as the pod garbage collection of its workflow would.

@@ -4,7 +4,8 @@ use belayer_workload::names;
 use serde_json::Value;
 
 use super::objects::{
-    controller_of, describe, finalizers, holds, is_deleting, text, uid, uses, workflow_of,
+    controller_of, describe, finalizers, holds, is_completed, is_deleting, text, uid, uses,
+    workflow_of,
 };
 use super::rule::{Part, Rule, Step, Verdict};
 use crate::{POD_HOLD, PVC_HOLD, WORKFLOW_HOLD};
@@ -66,15 +67,13 @@ fn order(step: &Step<'_>) -> Verdict {
 }
 
 fn is_to_be_archived(workflow: &Value) -> bool {
-    let labels = &workflow["metadata"]["labels"];
-    labels[names::COMPLETED] == "true" && labels[names::ARCHIVING] == "Pending"
+    is_completed(workflow) && workflow["metadata"]["labels"][names::ARCHIVING] == "Pending"
 }
 
 fn is_kept_running(workflow: &Value) -> bool {
     let passing = [WORKFLOW_HOLD, "foregroundDeletion", "orphan"];
-    let completed = &workflow["metadata"]["labels"][names::COMPLETED];
     is_deleting(workflow)
-        && completed != "true"
+        && !is_completed(workflow)
         && finalizers(workflow).any(|name| !passing.contains(&name))
 }
 

@@ -57,7 +57,8 @@ impl Drop for Simulated {
     }
 }
 
-/// Runs work that blocks on a thread of its own; within a simulation as a task of this thread, because threads end in any order.
+/// Runs blocking work on a thread of its own. In a simulation it is a task of the simulation's thread, as the order in which
+/// threads finish is not repeatable.
 ///
 /// ```
 /// use belayer_core::simulated::spawn_blocking;

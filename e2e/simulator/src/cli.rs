@@ -25,7 +25,7 @@ pub(crate) struct Simulate {
     #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = number(0..=u64::MAX))]
     seeds: u64,
 
-    /// The first seed. By default that of the newest kind of runs: those of lower seeds are larger, and less happens in them
+    /// The first seed. Its range decides the kind of run; the default is the first seed of the newest range
     #[arg(long, default_value_t = MORE_RULES, value_name = "SEED", value_parser = number(0..=u64::MAX))]
     first: u64,
 

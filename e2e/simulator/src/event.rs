@@ -1,6 +1,7 @@
 //! What users, admins, machines and networks do during a run.
 
 pub(crate) mod admin;
+pub(crate) mod others;
 pub(crate) mod tenant;
 pub(crate) mod user;
 

@@ -35,7 +35,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// Creates them, and keeps them as kubelets do.
+    /// Creates them. From then on they contain the files of the pods that are bound to each node.
     pub(crate) fn start(sandbox: &Sandbox, stop: &CancellationToken) -> io::Result<Self> {
         let nodes = Self {
             home: Arc::new(tempfile::tempdir()?),
@@ -254,7 +254,7 @@ impl Controller for Kubelets {
     }
 }
 
-/// Whether a kubelet rejected the pod: it then has a reason of its own.
+/// Whether a kubelet rejected the pod: its status then has a reason.
 fn is_rejected(pod: &Value) -> bool {
     pod["status"]["phase"] == "Failed" && pod["status"]["reason"].is_string()
 }

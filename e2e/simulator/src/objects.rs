@@ -29,6 +29,13 @@ pub(crate) const BATCH: &str = "batch-scheduler";
 /// The actor of all node agents.
 pub(crate) const AGENT: &str = "node-agent";
 
+/// Jobs, whose controller is not simulated.
+pub(crate) const JOBS: Gvr = Gvr {
+    group: Cow::Borrowed("batch"),
+    version: Cow::Borrowed("v1"),
+    resource: Cow::Borrowed("jobs"),
+};
+
 /// What node agents have to remove.
 pub(crate) const WIPES: Gvr = Gvr {
     group: Cow::Borrowed("belayer.dev"),

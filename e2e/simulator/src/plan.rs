@@ -200,7 +200,7 @@ impl Plan {
             replicas,
         };
         let is_retried = matches!(story, Story::Retry { .. });
-        let workload = Profile {
+        let mut workload = Profile {
             namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
             workflows: rng.random_range(usize::from(is_retried)..=2),
             pods_per_workflow: rng.random_range(1..=3),
@@ -237,7 +237,6 @@ impl Plan {
                 }
             }
         }
-        let mut workload = workload;
         if seed >= MORE_RULES {
             workload.archives = rng.random_bool(0.4);
             tuning.profiles.until_archived = workload.archives && rng.random_bool(0.7);

@@ -20,7 +20,7 @@ use self::features::Beside;
 use self::skips::Skips;
 use self::step::{Outcome, Step};
 use crate::bench;
-use crate::cargo::{AS_TESTS, cargo};
+use crate::cargo::{AS_TESTS, built, cargo};
 use crate::docs;
 use crate::e2e::{self, Provider};
 use crate::release;
@@ -136,15 +136,9 @@ fn whole() -> Result<Plan> {
         meanwhile.push(Step::check(name, command));
     }
     meanwhile.extend([
-        Step::check(
-            "build of the simulator",
-            bench::build_counted(bench::SIMULATOR),
-        ),
-        Step::check(
-            "2,900 random clusters",
-            bench::random_clusters(70_000_000, 2_900),
-        ),
-        Step::check("100 large ones", bench::random_clusters(0, 100)),
+        Step::check("build of the simulator", bench::build_counted(SIMULATOR)),
+        Step::check("2,900 random clusters", random_clusters(70_000_000, 2_900)),
+        Step::check("100 large ones", random_clusters(0, 100)),
     ]);
     if bench::has_valgrind() {
         meanwhile.push(Step::check(
@@ -266,6 +260,17 @@ fn scenarios(provider: Provider, options: &[&str]) -> Step {
     let mut command = e2e::scenarios(provider);
     command.args(options);
     Step::scenarios(&name, provider.name(), command)
+}
+
+/// In a build without optimization its runs take five times as long.
+const SIMULATOR: &str = "belayer-simulator";
+
+/// Runs so many random clusters from this seed on.
+fn random_clusters(first: u64, seeds: u64) -> Command {
+    let mut command = built(bench::COUNTED, SIMULATOR);
+    command.args(["--first", &first.to_string()]);
+    command.args(["--seeds", &seeds.to_string()]);
+    command
 }
 
 fn format() -> Step {

@@ -23,13 +23,7 @@ fn kinds() -> [Gvr; 4] {
 pub(crate) fn clean_up(stage: &Stage) {
     for gvr in kinds() {
         for object in stage.list(&gvr, None) {
-            let on = object["metadata"]["finalizers"].as_array();
-            let on: Vec<&str> = on.into_iter().flatten().filter_map(Value::as_str).collect();
-            let kept: Vec<&&str> = on.iter().filter(|name| !KEEPS.contains(name)).collect();
-            if kept.len() < on.len() {
-                let body = json!({"metadata": {"finalizers": kept}});
-                stage.patch(TENANT, &gvr, &object, body);
-            }
+            stage.remove_finalizers(TENANT, &gvr, &object, &KEEPS);
         }
     }
 }

@@ -1,6 +1,5 @@
 //! What users do.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use belayer_holds::names::{
@@ -11,21 +10,9 @@ use belayer_sandbox::{Actor, DeleteOptions, Gvr, Propagation, WriteOptions};
 use belayer_workload::{ARGO, ARGO_SERVER, USER, WORKFLOWS, names, workflow};
 use serde_json::{Value, json};
 
+use super::others::{KEPT, KUBERNETES};
 use super::{RECORDS, Stage, index, key};
-use crate::objects::{self, ARGOS, BATCH, BIG, SMALL};
-
-/// The controller manager of Kubernetes, with its protection of PVCs.
-pub(crate) const KUBERNETES: &str = "kube-controller-manager";
-
-/// Jobs, whose controller is not simulated.
-const JOBS: Gvr = Gvr {
-    group: Cow::Borrowed("batch"),
-    version: Cow::Borrowed("v1"),
-    resource: Cow::Borrowed("jobs"),
-};
-
-/// The finalizer of a user's program on workflows and Jobs.
-const KEPT: &str = "example.com/kept";
+use crate::objects::{self, ARGOS, BATCH, BIG, JOBS, SMALL};
 
 /// Something that a user does. Only later seeds use the last fifteen, which [`Event::ALL`](super::Event::ALL) does not contain: see
 /// [`MORE_REJECTIONS`](crate::plan::MORE_REJECTIONS), [`MORE_NAMES`](crate::plan::MORE_NAMES),
@@ -226,14 +213,8 @@ impl Stage {
             }
             UserAction::AddArgosFinalizer => {
                 for pod in self.list(&Gvr::PODS, Some(self.namespace(choice))) {
-                    let all = pod["metadata"]["finalizers"].as_array();
-                    let mut all = all.cloned().unwrap_or_default();
-                    if pod["metadata"]["ownerReferences"][0]["kind"] == "Workflow"
-                        && !all.contains(&json!(ARGOS))
-                    {
-                        all.push(json!(ARGOS));
-                        let body = json!({"metadata": {"finalizers": all}});
-                        self.patch(ARGO, &Gvr::PODS, &pod, body);
+                    if pod["metadata"]["ownerReferences"][0]["kind"] == "Workflow" {
+                        self.add_finalizer(ARGO, &Gvr::PODS, &pod, ARGOS);
                     }
                 }
             }
@@ -269,15 +250,11 @@ impl Stage {
                     0 => Propagation::Foreground,
                     _ => Propagation::Background,
                 };
-                let options = DeleteOptions {
-                    propagation_policy: Some(policy),
-                    ..DeleteOptions::default()
-                };
                 if let Some(job) = self.choose(&JOBS, choice / 4) {
                     if choice % 2 == 1 {
                         self.add_finalizer(USER, &JOBS, &job, KEPT);
                     }
-                    self.delete(USER, &JOBS, &job, &options);
+                    self.delete(USER, &JOBS, &job, &propagating(policy));
                 }
             }
             UserAction::CreateAgent => {
@@ -333,57 +310,6 @@ impl Stage {
             let mut pod = objects::trainer(&format!("{name}-{index}"), self.wipes);
             pod["metadata"]["ownerReferences"] = owned_by(job);
             self.create(&Gvr::PODS, namespace, pod);
-        }
-    }
-
-    /// Adds a finalizer to an object that is not being deleted.
-    fn add_finalizer(&self, actor: &str, gvr: &Gvr, object: &Value, finalizer: &str) {
-        let mut all = finalizers(object);
-        if object["metadata"]["deletionTimestamp"].is_null() && !all.contains(&finalizer) {
-            all.push(finalizer);
-            self.patch(actor, gvr, object, json!({"metadata": {"finalizers": all}}));
-        }
-    }
-
-    fn remove_finalizer(&self, actor: &str, gvr: &Gvr, object: &Value, finalizer: &str) {
-        let mut all = finalizers(object);
-        if all.contains(&finalizer) {
-            all.retain(|one| *one != finalizer);
-            self.patch(actor, gvr, object, json!({"metadata": {"finalizers": all}}));
-        }
-    }
-
-    /// Argo archives completed workflows, and Kubernetes releases deleted PVCs that no pod uses.
-    pub(crate) fn let_others_finish(&self) {
-        for workflow in self.list(&WORKFLOWS, None) {
-            if workflow["metadata"]["labels"][names::ARCHIVING] == "Pending" {
-                let body = json!({"metadata": {"labels": {names::ARCHIVING: "Archived"}}});
-                self.patch(ARGO, &WORKFLOWS, &workflow, body);
-            }
-        }
-        for pvc in self.list(&Gvr::PERSISTENTVOLUMECLAIMS, None) {
-            let metadata = &pvc["metadata"];
-            let pods = self.list(&Gvr::PODS, metadata["namespace"].as_str());
-            let is_used = pods.iter().any(|pod| {
-                let volumes = pod["spec"]["volumes"].as_array();
-                let mut names = volumes
-                    .into_iter()
-                    .flatten()
-                    .map(|volume| &volume["persistentVolumeClaim"]["claimName"]);
-                names.any(|name| *name == metadata["name"])
-            });
-            if !metadata["deletionTimestamp"].is_null() && !is_used {
-                self.remove_finalizer(KUBERNETES, &Gvr::PERSISTENTVOLUMECLAIMS, &pvc, PROTECTION);
-            }
-        }
-    }
-
-    /// The program that keeps workflows and Jobs removes its finalizer.
-    pub(crate) fn remove_kept(&self) {
-        for gvr in [WORKFLOWS, JOBS] {
-            for owner in self.list(&gvr, None) {
-                self.remove_finalizer(USER, &gvr, &owner, KEPT);
-            }
         }
     }
 
@@ -444,10 +370,7 @@ impl Stage {
         };
         let (first, last) = (self.namespace(0), self.namespace(1));
         if let Some(workflow) = newest(first) {
-            let options = DeleteOptions {
-                propagation_policy: Some(Propagation::Background),
-                ..DeleteOptions::default()
-            };
+            let options = propagating(Propagation::Background);
             self.delete(USER, &WORKFLOWS, &workflow, &options);
         }
         if let Some(workflow) = newest(last) {
@@ -467,10 +390,7 @@ impl Stage {
                 self.delete(USER, &Gvr::PODS, &pod, &DeleteOptions::default());
             }
         }
-        let options = DeleteOptions {
-            propagation_policy: Some(Propagation::Background),
-            ..DeleteOptions::default()
-        };
+        let options = propagating(Propagation::Background);
         for job in self.list(&JOBS, None) {
             self.delete(USER, &JOBS, &job, &options);
         }
@@ -485,11 +405,7 @@ impl Stage {
     }
 
     fn delete_workflow(&self, choice: u64, policy: Propagation) {
-        let options = DeleteOptions {
-            propagation_policy: Some(policy),
-            ..DeleteOptions::default()
-        };
-        self.delete_one(&WORKFLOWS, choice, &options);
+        self.delete_one(&WORKFLOWS, choice, &propagating(policy));
     }
 
     fn replace_by_force(&self, choice: u64) {
@@ -499,10 +415,7 @@ impl Stage {
         let Some((namespace, name)) = key(&old) else {
             return;
         };
-        let options = DeleteOptions {
-            propagation_policy: Some(Propagation::Background),
-            ..DeleteOptions::default()
-        };
+        let options = propagating(Propagation::Background);
         self.delete(USER, &WORKFLOWS, &old, &options);
         self.patch(
             USER,
@@ -595,6 +508,13 @@ impl Stage {
     }
 }
 
+fn propagating(policy: Propagation) -> DeleteOptions {
+    DeleteOptions {
+        propagation_policy: Some(policy),
+        ..DeleteOptions::default()
+    }
+}
+
 fn is_failed(status: &Value) -> bool {
     ["Failed", "Error"]
         .iter()
@@ -608,14 +528,6 @@ fn owned_by(owner: &Value) -> Value {
         "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": metadata["name"],
         "uid": metadata["uid"], "controller": true, "blockOwnerDeletion": true,
     }])
-}
-
-fn finalizers(object: &Value) -> Vec<&str> {
-    let all = object["metadata"]["finalizers"].as_array();
-    all.into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect()
 }
 
 fn created(object: &Value) -> &str {
