@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod blocking;
 pub mod client;
 pub mod clock;
 #[cfg(any(test, feature = "test-util"))]

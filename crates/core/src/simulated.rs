@@ -18,7 +18,6 @@ use std::marker::PhantomData;
 use jiff::Timestamp;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use tokio::task::JoinHandle;
 
 struct Source {
     rng: StdRng,
@@ -57,29 +56,8 @@ impl Drop for Simulated {
     }
 }
 
-/// Runs blocking work on a thread of its own. In a simulation it is a task of the simulation's thread, as the order in which
-/// threads finish is not repeatable.
-///
-/// ```
-/// use belayer_core::simulated::spawn_blocking;
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
-/// let here = spawn_blocking(std::env::current_dir).await.unwrap();
-/// assert!(here.is_ok());
-/// # }
-/// ```
-///
-/// # Panics
-/// Outside a tokio runtime.
-pub fn spawn_blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> JoinHandle<T> {
-    if SOURCE.with_borrow(Option::is_some) {
-        tokio::spawn(async move { work() })
-    } else {
-        tokio::task::spawn_blocking(work)
-    }
+pub(crate) fn is_active() -> bool {
+    SOURCE.with_borrow(Option::is_some)
 }
 
 pub(crate) fn now() -> Option<Timestamp> {

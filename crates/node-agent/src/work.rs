@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use belayer_core::blocking::spawn_blocking;
 use belayer_core::object::{ObjectKey, Uid};
-use belayer_core::simulated::spawn_blocking;
 use belayer_core::workqueue::{Backoff, Priority, WorkQueue};
 use belayer_holds::node_wipe::{Report, WipeState};
 use belayer_lifecycles::{Deadline, End, Identity, Lifecycle, Synced};

@@ -33,6 +33,13 @@ pub(super) fn checks(beside: Beside) -> Result<Vec<(String, Command)>> {
     Ok(checks)
 }
 
+/// The binary as it is installed: without the features that tests enable in the libraries.
+pub(super) fn installed() -> Command {
+    let mut command = cargo();
+    command.args(["check", "--bins", "--package", PACKAGE]);
+    command
+}
+
 fn check(beside: Beside, users: &[String], feature: Option<&str>) -> Command {
     let mut command = cargo();
     command.args(["check", "--lib", "--bins", "--no-default-features"]);

@@ -117,6 +117,10 @@ fn whole() -> Result<Plan> {
         Step::check("clippy", clippy()),
         Step::check("docs", rustdoc()),
     ];
+    meanwhile.push(Step::check(
+        "the binary as it is installed",
+        features::installed(),
+    ));
     for (name, command) in features::checks(Beside::Workspace)? {
         meanwhile.push(Step::check(&name, command));
     }
