@@ -129,8 +129,8 @@ fn replaced(step: &Step<'_>) -> Verdict {
     }
 }
 
-/// NO-LOSS: before a pod is deleted, its spec is in a record; the next pod has the spec that the user
-/// wrote; and no record is deleted before its final phase.
+/// NO-LOSS: before a pod is deleted, its spec is in a record, which permits another attempt; the next pod
+/// has the spec that the user wrote; and no record is deleted before its final phase.
 fn no_loss(step: &Step<'_>) -> Verdict {
     if let Some(pod) = step.created_pod() {
         return matches_its_user(step.history, pod);
@@ -140,6 +140,10 @@ fn no_loss(step: &Step<'_>) -> Verdict {
     };
     match (step.kind(), step.write.verb) {
         (Kind::Pod, Verb::Delete) => match record_of(step.history, uid(before)) {
+            Some(_) if is_last(step.history, before) => Verdict::Broken(format!(
+                "{} was deleted, but its record permits no other attempt",
+                describe(before)
+            )),
             Some(record)
                 if described(step.history, &compared(record, &pod_of(record)), before)
                     == by_user(step.history, &compared(record, before)) =>
@@ -169,6 +173,11 @@ fn no_loss(step: &Step<'_>) -> Verdict {
         }
         _ => Verdict::NotConcerned,
     }
+}
+
+/// Whether nothing follows the pod: its user must still see why it was rejected.
+fn is_last(history: &History, pod: &Value) -> bool {
+    is_used_up(history, pod) && !history.may_be_cleaned_up(pod) && !history.is_by_hand(pod)
 }
 
 fn matches_its_user(history: &History, pod: &Value) -> Verdict {

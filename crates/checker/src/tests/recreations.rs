@@ -326,6 +326,28 @@ fn no_loss_is_violated_by_a_record_of_another_pod() {
     assert_eq!(failed(&script.check_script()), ["NO-LOSS"]);
 }
 
+/// The user of the last pod must still see why it was rejected.
+#[rstest]
+#[case::of_the_last_attempt(3, &["NO-LOSS"])]
+#[case::of_an_earlier_attempt(2, &[])]
+fn no_loss_is_violated_by_deleting_the_pod_of_the_last_attempt(
+    #[case] attempt: u32,
+    #[case] broken: &[&str],
+) {
+    let last = rejected(successor("p-2", attempt));
+    let script = rejected_script()
+        .replaced()
+        .reserved(attempt)
+        .creates(&successor("p-2", attempt))
+        .node_says(&last)
+        .recorded(Verb::Patch, &record("Deleting", attempt))
+        .deletes(&deleting(last))
+        .belayer(&successor_gone("p-2", attempt));
+    let mut failed = failed(&script.check_script());
+    failed.retain(|name| *name == "NO-LOSS");
+    assert_eq!(failed, broken);
+}
+
 #[test]
 fn no_loss_is_violated_by_a_pod_that_differs_from_its_users() {
     let mut other = successor("p-2", 1);
