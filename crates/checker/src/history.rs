@@ -90,6 +90,8 @@ pub(crate) struct History {
     pub(crate) now: Timestamp,
     /// Pods that their kubelet rejected long after it had accepted them: a container may have run unseen.
     rejected_late: HashSet<String>,
+    /// Pods that Belayer created by a request that it had given up.
+    created_late: HashSet<String>,
     /// Pods from which another client removed Belayer's finalizer for re-creation, and that have not got it again.
     unheld_by_others: HashSet<String>,
 }
@@ -164,6 +166,9 @@ impl History {
             self.created_at.insert(write.uid.clone(), write.index);
             if Kind::of(&write.resource) == Kind::Pod {
                 self.created.insert(write.uid.clone(), Arc::clone(object));
+                if write.actor.is_late() {
+                    self.created_late.insert(write.uid.clone());
+                }
             }
         }
         if actor == ARGO
@@ -317,13 +322,17 @@ impl History {
             .is_some_and(|created| *created >= write)
     }
 
-    /// Whether another client than Belayer created this pod later than that one.
+    /// Whether another client than Belayer created this pod later than that one. A pod that Belayer created late and has not deleted
+    /// counts as one: Belayer may have left it to its user.
     pub(crate) fn is_stranger_after(&self, pod: &Value, before: &Value) -> bool {
         let created = |pod: &Value| self.created_at.get(uid(pod));
         let is_belayers = self
             .created_pod(uid(pod))
             .is_some_and(|pod| !annotation(pod, RECREATION_UID_ANNOTATION).is_empty());
-        !is_belayers && created(pod) > created(before)
+        let is_deleted_by_belayer =
+            self.deleted_at.contains_key(uid(pod)) && !self.deleted_by_user.contains(uid(pod));
+        let is_left = self.is_created_late(pod) && !is_deleted_by_belayer;
+        (!is_belayers || is_left) && created(pod) > created(before)
     }
 
     /// Whether one object had a hold before another was deleted.
@@ -388,6 +397,11 @@ impl History {
     /// nothing shows that it ran.
     pub(crate) fn is_unheld_by_others(&self, pod: &Value) -> bool {
         self.unheld_by_others.contains(uid(pod))
+    }
+
+    /// Whether Belayer created this pod by a request that it had given up: it may be needed no more.
+    pub(crate) fn is_created_late(&self, pod: &Value) -> bool {
+        self.created_late.contains(uid(pod))
     }
 
     /// Whether the pod is of the profile whose consumer reads records.

@@ -218,11 +218,16 @@ impl History {
         let is_cancelled = recreation::is_cancelled(self, pod);
         let has_ended = is_cancelled
             || recreation::is_used_up(self, pod)
-            || recreation::is_wipe_overdue(self, pod);
+            || recreation::is_wipe_overdue(self, pod)
+            || recreation::is_denied(self, pod);
         // Without its record a re-created pod is an ordinary one, even before its node rejects it.
         let is_recreated = !annotation(pod, RECREATION_UID_ANNOTATION).is_empty();
         let is_over = (is_recreated && is_cancelled) || (is_rejected(pod) && has_ended);
         if is_over {
+            return Some(Why::NotRecreated);
+        }
+        // After a restart Belayer does not know whether the deleted record named it, and leaves it to its user.
+        if self.is_created_late(pod) && recreation::record_of(self, uid(pod)).is_none() {
             return Some(Why::NotRecreated);
         }
         // Its record may have ended while the namespace was ignored.

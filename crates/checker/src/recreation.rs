@@ -61,11 +61,15 @@ fn records_of<'a>(history: &'a History, pod: &str) -> impl Iterator<Item = &'a V
 }
 
 /// ONE-POD: a create follows an unused reservation within the budget, no pod of the same record
-/// exists, and the pod before was not deleted by another client.
+/// exists, and the pod before was not deleted by another client. Nobody can recall a request that is on its way: a pod that is created
+/// late is deleted instead, see [`lost`].
 fn one_pod(step: &Step<'_>) -> Verdict {
     let Some(pod) = step.created_pod() else {
         return replaced(step);
     };
+    if step.write.actor.is_late() {
+        return Verdict::NotConcerned;
+    }
     let broken = |why: &str| Verdict::Broken(format!("{} was created {why}", describe(pod)));
     let mark = annotation(pod, RECREATION_UID_ANNOTATION);
     let Some(record) = step.history.live(mark) else {
@@ -97,7 +101,8 @@ fn one_pod(step: &Step<'_>) -> Verdict {
     let mut chain = step
         .history
         .all("Pod")
-        .filter(|other| is_of_chain(other) && !step.history.is_by_hand(other));
+        .filter(|other| is_of_chain(other) && !step.history.is_by_hand(other))
+        .filter(|other| !step.history.is_created_late(other));
     if chain.any(|other| annotation(other, RECREATION_ATTEMPT_ANNOTATION) == attempt) {
         return broken(&format!("twice as attempt {attempt}"));
     }
@@ -113,7 +118,8 @@ fn replaced(step: &Step<'_>) -> Verdict {
     let Some(record) = step.after().filter(|record| intends(record)) else {
         return Verdict::NotConcerned;
     };
-    if step.kind() != Kind::Record || step.before.is_some_and(intends) {
+    if step.kind() != Kind::Record || step.before.is_some_and(intends) || step.write.actor.is_late()
+    {
         return Verdict::NotConcerned;
     }
     let pod = text(record, "/status/rejectedUID");
@@ -133,7 +139,15 @@ fn replaced(step: &Step<'_>) -> Verdict {
 /// has the spec that the user wrote; and no record is deleted before its final phase.
 fn no_loss(step: &Step<'_>) -> Verdict {
     if let Some(pod) = step.created_pod() {
-        return matches_its_user(step.history, pod);
+        let is_unneeded = step.write.actor.is_late()
+            && step
+                .history
+                .live(annotation(pod, RECREATION_UID_ANNOTATION))
+                .is_none();
+        return match is_unneeded {
+            true => Verdict::NotConcerned,
+            false => matches_its_user(step.history, pod),
+        };
     }
     let Some(before) = step.before.filter(|_| step.write.changed()) else {
         return Verdict::NotConcerned;
@@ -155,7 +169,11 @@ fn no_loss(step: &Step<'_>) -> Verdict {
                 describe(before)
             )),
             None if is_cancelled(step.history, before) => Verdict::ByHand,
-            None if step.history.may_be_cleaned_up(before) => Verdict::NotConcerned,
+            None if step.history.may_be_cleaned_up(before)
+                || step.history.is_created_late(before) =>
+            {
+                Verdict::NotConcerned
+            }
             None if step.history.settings.cleans_up && step.history.is_by_hand(before) => {
                 Verdict::ByHand
             }
@@ -177,7 +195,10 @@ fn no_loss(step: &Step<'_>) -> Verdict {
 
 /// Whether nothing follows the pod: its user must still see why it was rejected.
 fn is_last(history: &History, pod: &Value) -> bool {
-    is_used_up(history, pod) && !history.may_be_cleaned_up(pod) && !history.is_by_hand(pod)
+    is_used_up(history, pod)
+        && !history.may_be_cleaned_up(pod)
+        && !history.is_by_hand(pod)
+        && !history.is_created_late(pod)
 }
 
 fn matches_its_user(history: &History, pod: &Value) -> Verdict {
@@ -270,7 +291,7 @@ fn ran_once(step: &Step<'_>) -> Verdict {
         return Verdict::NotConcerned;
     };
     let mark = annotation(pod, RECREATION_UID_ANNOTATION);
-    if mark.is_empty() {
+    if mark.is_empty() || step.write.actor.is_late() {
         return Verdict::NotConcerned;
     }
     let first = step
@@ -305,6 +326,7 @@ pub(crate) fn lost(history: &History) -> Vec<String> {
             && !history.is_owner_deleted(pod)
             && !is_cancelled(history, pod)
             && !is_wipe_overdue(history, pod)
+            && !is_denied(history, pod)
             && !history.was_ever_ignored(pod)
             && !history.is_in_deleted_namespace(pod)
     });
@@ -355,6 +377,30 @@ fn is_wipe_of_record_overdue(history: &History, record: &Value) -> bool {
     text(record, "/spec/policy/onWipeTimeout") == "fail"
         && !is_wiped
         && history.now.duration_since(created) >= SignedDuration::from_secs(timeout)
+}
+
+/// How long the API server has to deny a pod before its re-creation ends.
+const DENIED: SignedDuration = SignedDuration::from_hours(1);
+
+/// Whether a record of the pod ended after the API server had denied the next pod for long.
+pub(crate) fn is_denied(history: &History, pod: &Value) -> bool {
+    let is_denied = |record: &Value| {
+        let conditions = record
+            .pointer("/status/conditions")
+            .and_then(Value::as_array);
+        // Both are times of Belayer's clock.
+        let ended = text(record, "/status/finishedAt").parse::<Timestamp>();
+        let mut conditions = conditions.into_iter().flatten();
+        ended.is_ok_and(|ended| {
+            conditions.any(|one| {
+                let since = text(one, "/lastTransitionTime").parse::<Timestamp>();
+                one["type"] == "CreateDenied"
+                    && one["status"] == "True"
+                    && since.is_ok_and(|since| ended.duration_since(since) >= DENIED)
+            })
+        })
+    };
+    records_of(history, uid(pod)).any(is_denied)
 }
 
 /// Whether another client deleted a record of the pod, which cancels its re-creation.

@@ -107,7 +107,7 @@ fn is_own_object(step: &Step<'_>) -> bool {
         // A pod that was released before it ended may get another record once it has.
         (Kind::Other, Verb::Delete) => {
             let is_final = step.before.is_none_or(is_final_record);
-            write.resource.resource == "podoutcomes" && !is_final
+            write.resource.resource == "podoutcomes" && !(is_final && write.changed())
         }
         (Kind::Record, _) => true,
         (Kind::Pod, Verb::Create) => {
@@ -118,6 +118,7 @@ fn is_own_object(step: &Step<'_>) -> bool {
         (Kind::Pod, Verb::Delete) => step.before.is_none_or(|pod| {
             recreation::record_of(step.history, uid(pod)).is_some()
                 || recreation::is_cancelled(step.history, pod)
+                || step.history.is_created_late(pod)
                 || step.history.may_be_cleaned_up(pod)
                 || step.history.settings.cleans_up && step.history.is_by_hand(pod)
         }),

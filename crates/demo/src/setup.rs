@@ -13,9 +13,10 @@ use belayer_pod_finalizer::profile::{
     Profiles, Requirement, Selector, argo,
 };
 pub use belayer_pod_recreation::api::{Growth, OnWipeTimeout, Policy};
+use belayer_pod_recreation::eligible::{Eligibility, OwnerKind};
 use belayer_pod_recreation::rate_limit::{CircuitBreaker, Rate, RateLimits};
 use belayer_workflow_finalizer::config::Until;
-use belayer_workload::User;
+use belayer_workload::{User, WORKFLOWS};
 
 /// Creates what an admin installs before Belayer starts.
 pub fn install(user: &User, tuning: Tuning) -> Result<()> {
@@ -43,6 +44,8 @@ pub struct Tuning {
     pub policy: Policy,
     /// Whether rate limits and circuit breakers of re-creation take effect at the second rejected pod.
     pub is_rate_limited: bool,
+    /// Whether pods of workflows are re-created, too (`owners`, `allowArgo`).
+    pub recreates_of_workflows: bool,
     /// How long the records of re-creations are kept after their end.
     pub record_ttl: Duration,
     /// Whether pod-finalizer adds no holds (`mode: observe`).
@@ -66,6 +69,7 @@ impl Default for Tuning {
                 ..Policy::default()
             },
             is_rate_limited: false,
+            recreates_of_workflows: false,
             record_ttl: belayer_pod_recreation::Settings::default().record_ttl,
             observes: false,
             advises: false,
@@ -91,6 +95,14 @@ pub fn components(tuning: Tuning) -> Components {
             ..Default::default()
         })
         .with(belayer_pod_recreation::Settings {
+            eligibility: Eligibility {
+                owners: tuning
+                    .recreates_of_workflows
+                    .then(workflow_kind)
+                    .into_iter()
+                    .collect(),
+                ..Eligibility::default()
+            },
             policy: tuning.policy,
             record_ttl: tuning.record_ttl,
             rate_limits: if tuning.is_rate_limited {
@@ -113,6 +125,13 @@ fn workflow_finalizer(tuning: Tuning) -> belayer_workflow_finalizer::Settings {
         }
     }
     settings
+}
+
+fn workflow_kind() -> OwnerKind {
+    OwnerKind {
+        group: WORKFLOWS.group.to_string(),
+        kind: "Workflow".to_owned(),
+    }
 }
 
 /// One pod in five seconds; a node's breaker opens at the second rejection.

@@ -37,8 +37,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// Delay before a retry if access to the gate is forbidden.
 const FORBIDDEN_RETRY: Duration = Duration::from_secs(30);
 
-/// While a gate is closed, the gate is read again after this time. If its data was replaced in the meantime, the
-/// policy adds finalizers although the gate is closed.
+/// The gate is read again after this time: its data may have been replaced, or a request that was given up may have changed it late.
 const REREAD: Duration = Duration::from_secs(60);
 
 /// Acts on the counts of held pods.
@@ -142,9 +141,7 @@ impl PeriodicTask {
         if self.next_try.is_some_and(|next| Instant::now() < next) {
             return;
         }
-        let open = wanted.backlog == BacklogLimit::NotReached && wanted.closed.is_empty();
-        let is_current = open || Instant::now() < self.reread;
-        if self.shown.as_ref() == Some(&wanted) && is_current {
+        if self.shown.as_ref() == Some(&wanted) && Instant::now() < self.reread {
             return;
         }
         match self.write_gate(&wanted).await {

@@ -205,7 +205,9 @@ fn deleting(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDec
         // It ran after all. Its kubelet may report that only now.
         Some(pod) if pod.uid.as_str() == uid && pod.ran() => reported(record, pod, now),
         Some(pod) if pod.uid.as_str() == uid => delete_pod(row::DELETE, pod),
-        Some(pod) if is_of_the_past(record, pod) => RecordDecision::waits(row::NOTHING, UNKNOWN),
+        Some(pod) if is_of_the_past(record, pod) || is_undecided(record, pod) => {
+            RecordDecision::waits(row::NOTHING, UNKNOWN)
+        }
         Some(pod) if !is_of_record(record, pod) => name_taken(record, now),
         _ => RecordDecision::status(row::FREE, StatusWrite::of(next).if_gone(Uid::new(uid))),
     }
@@ -321,6 +323,13 @@ pub(crate) fn is_of_record(record: &Record, pod: &PodView) -> bool {
     pod.origin
         .as_ref()
         .is_some_and(|origin| origin.record_uid == record.meta.uid)
+}
+
+/// Whether another record has created the pod, and Belayer still holds it. A request may create a pod long after its record has
+/// ended: such a pod is deleted, and the name is free again. If it stays, its hold is removed.
+pub(crate) fn is_undecided(record: &Record, pod: &PodView) -> bool {
+    let is_of_another = pod.origin.is_some() && !is_of_record(record, pod);
+    is_of_another && pod.held && pod.state != PodState::Started
 }
 
 /// Whether the store is behind the record, which says that this pod was deleted.

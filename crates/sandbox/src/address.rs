@@ -15,6 +15,7 @@ pub struct Actor {
     name: Arc<str>,
     /// In whose name it acts, if not in its own.
     user: Option<Arc<User>>,
+    is_late: bool,
 }
 
 impl Actor {
@@ -23,6 +24,7 @@ impl Actor {
         Actor {
             name: Arc::from(name.as_ref()),
             user: None,
+            is_late: false,
         }
     }
 
@@ -48,6 +50,20 @@ impl Actor {
     pub(crate) fn acting_as(mut self, user: &User) -> Self {
         self.user = Some(Arc::new(user.clone()));
         self
+    }
+
+    /// Whether it had given up this request when the server handled it: see [`Fault::handle_late`](crate::Fault::handle_late).
+    pub fn is_late(&self) -> bool {
+        self.is_late
+    }
+
+    /// The same actor, which has given up its request: see [`Actor::is_late`].
+    #[must_use]
+    pub fn late(self) -> Self {
+        Self {
+            is_late: true,
+            ..self
+        }
     }
 
     /// The user as permissions and admission policies see it.

@@ -35,7 +35,7 @@ pub(crate) fn all(plan: &Plan, stage: &Stage, writes: &[Write]) -> Vec<String> {
     violations
 }
 
-/// LEADER: the writes of replicas while another replica held the Lease.
+/// LEADER: the writes of replicas while another replica held the Lease. Nobody can recall a request that is on its way.
 fn written_by_others(writes: &[Write]) -> Vec<String> {
     let mut leader = None;
     let mut broken = Vec::new();
@@ -46,6 +46,9 @@ fn written_by_others(writes: &[Write]) -> Vec<String> {
                 let (replica, _) = holder.strip_prefix("belayer-")?.split_once('_')?;
                 replica.parse::<usize>().ok()
             });
+            continue;
+        }
+        if write.actor.is_late() {
             continue;
         }
         let writer = write.actor.as_str().strip_prefix(BELAYER);

@@ -10,7 +10,7 @@ use belayer::arguments::number;
 use clap::Parser;
 
 use crate::coverage::Coverage;
-use crate::plan::{MORE_RULES, Plan};
+use crate::plan::{LATE_REQUESTS, Plan};
 use crate::run::{Outcome, run};
 use crate::shrink::shrink;
 
@@ -26,7 +26,7 @@ pub(crate) struct Simulate {
     seeds: u64,
 
     /// The first seed. Its range decides the kind of run; the default is the first seed of the newest range
-    #[arg(long, default_value_t = MORE_RULES, value_name = "SEED", value_parser = number(0..=u64::MAX))]
+    #[arg(long, default_value_t = LATE_REQUESTS, value_name = "SEED", value_parser = number(0..=u64::MAX))]
     first: u64,
 
     /// Run only this seed, and print its events

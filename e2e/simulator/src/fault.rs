@@ -42,6 +42,11 @@ pub(crate) enum FaultKind {
     Slow,
     /// Writes of the controllers reach the server only after up to 20 s. No part of [`FaultKind::ALL`].
     Late,
+    /// Writes of the controllers, or only their creations of pods, are carried out up to a minute after the client has given them up. No
+    /// part of [`FaultKind::ALL`].
+    HandledLate,
+    /// Pods that the controllers create are denied, as by a policy. No part of [`FaultKind::ALL`].
+    DeniedPods,
     /// A request gets no answer at all.
     Hang,
     /// Watch events arrive late and in bursts.
@@ -112,7 +117,8 @@ impl FaultKind {
         };
         let clients = match (self, replica) {
             // The election watches no objects and reads no owners.
-            (Self::Stale(_) | Self::Late, _) | (Self::NoLiveReads, Some(_)) => &[BELAYER][..],
+            (Self::Stale(_) | Self::Late | Self::HandledLate | Self::DeniedPods, _)
+            | (Self::NoLiveReads, Some(_)) => &[BELAYER][..],
             // A leader that can renew its Lease stays the leader.
             (Self::CutOff, Some(_)) => &[BELAYER, ELECTION],
             _ => clients,
@@ -153,6 +159,7 @@ impl FaultKind {
                 None => watches,
             })
         };
+        let creates = || Match::verb(Verb::Create).resource("pods").client(client);
         let after = rng.random_range(1..30);
         match self {
             Self::Conflict => Fault::on(Match::verb(Verb::Patch).client(client))
@@ -167,6 +174,13 @@ impl FaultKind {
             Self::Timeout => requests().answer(Answer::timeout()),
             Self::Slow => requests().delay(seconds / 4),
             Self::Late => writes().delay(seconds),
+            Self::HandledLate if kind == Some("pods") => Fault::on(creates())
+                .probability(probability)
+                .handle_late(seconds * 3),
+            Self::HandledLate => writes().handle_late(seconds * 3),
+            Self::DeniedPods => {
+                Fault::on(creates()).answer(Answer::forbidden("denied by the team's policy"))
+            }
             Self::Hang => requests().hang(),
             Self::LateEvents => watches().jitter_events(seconds),
             Self::BrokenWatch => watches().end_watch_after(after, WatchEnd::Break),

@@ -59,8 +59,12 @@ pub(crate) const POLICIES: u64 = 50_000_000;
 pub(crate) const SHORT: u64 = 60_000_000;
 
 /// From this seed on, runs also reach rules that others hardly reach: workflows wait for their archive, PVCs belong to workflows or are
-/// protected by Kubernetes, Belayer stops holding PVCs, and pods that are re-created belong to Jobs.
+/// protected by Kubernetes, Belayer stops holding PVCs, and pods that request re-creation belong to Jobs.
 pub(crate) const MORE_RULES: u64 = 70_000_000;
+
+/// From this seed on, writes may be carried out long after Belayer has given them up, pods may be denied for more than an hour, and pods
+/// that are re-created may belong to workflows.
+pub(crate) const LATE_REQUESTS: u64 = 80_000_000;
 
 /// How large a run is.
 #[derive(Debug, Clone, Copy)]
@@ -193,7 +197,7 @@ impl Plan {
             Event::Fault { lasts, .. } => *at + *lasts,
             _ => *at,
         });
-        let size = Size {
+        let mut size = Size {
             story: last.max().unwrap_or_default() + Duration::from_secs(2),
             recovery: Duration::from_secs(75),
             namespaces,
@@ -213,7 +217,7 @@ impl Plan {
             ..workload(seed, rng)
         };
         let skew = *[0, 0, 0, 0, -90, 90].choose(rng).unwrap_or(&0);
-        let rejections = *[0.0, 0.1, 0.6].choose(rng).unwrap_or(&0.0);
+        let mut rejections = *[0.0, 0.1, 0.6].choose(rng).unwrap_or(&0.0);
         let mut tuning = Tuning {
             record_ttl: Duration::from_secs(*[20, 3_600].choose(rng).unwrap_or(&20)),
             ..tuning(rng)
@@ -241,6 +245,16 @@ impl Plan {
             workload.archives = rng.random_bool(0.4);
             tuning.profiles.until_archived = workload.archives && rng.random_bool(0.7);
             more_rules(size.story, &mut events, rng);
+        }
+        if seed >= LATE_REQUESTS {
+            tuning.recreates_of_workflows = rng.random_bool(0.7);
+            late_requests(size.story, &mut events, rng);
+            if rng.random_bool(0.02) {
+                size.story = denied(&mut events, rng);
+                // A denied request is repeated after up to ten minutes.
+                size.recovery = Duration::from_secs(700);
+                rejections = 0.6;
+            }
         }
         let mut healthy = in_healthy_cluster(&tuning.profiles);
         let mut timing = Timing::default();
@@ -443,6 +457,57 @@ fn more_rules(story: Duration, events: &mut Vec<(Duration, Event)>, rng: &mut St
         let from = story.mul_f64(rng.random::<f64>());
         events.push((from, Event::Reload(Controllers::ADVISES)));
     }
+}
+
+/// Writes are handled late while names are taken and become free again, and pods of workflows are re-created.
+fn late_requests(story: Duration, events: &mut Vec<(Duration, Event)>, rng: &mut StdRng) {
+    let within = |rng: &mut StdRng| story.mul_f64(rng.random::<f64>());
+    if rng.random_bool(0.7) {
+        let lasts = Duration::from_secs(rng.random_range(5..40));
+        let at = within(rng);
+        events.push((at, fault(FaultKind::HandledLate, lasts)));
+        let mut at = at;
+        for action in [
+            UserAction::Overcommit,
+            UserAction::TakeName,
+            UserAction::DeletePods,
+        ] {
+            if rng.random_bool(0.6) {
+                events.push((at.min(story), Event::User(action, rng.random())));
+            }
+            at += Duration::from_secs_f64(rng.random_range(0.5..15.0));
+        }
+    }
+    if rng.random_bool(0.3) {
+        let mut at = within(rng);
+        let ends = [
+            UserAction::DeleteWorkflow,
+            UserAction::DeleteWorkflowForeground,
+            UserAction::KeepWorkflow,
+        ];
+        let end = *ends.choose(rng).unwrap_or(&UserAction::DeleteWorkflow);
+        for action in [
+            UserAction::CreateWorkflow,
+            UserAction::CreateWorkflowsTrainers,
+            end,
+        ] {
+            events.push((at.min(story), Event::User(action, rng.random())));
+            at += Duration::from_secs_f64(rng.random_range(0.5..10.0));
+        }
+    }
+}
+
+/// Pods that are re-created are denied for more than an hour. Returns when it is over.
+fn denied(events: &mut Vec<(Duration, Event)>, rng: &mut StdRng) -> Duration {
+    let begun = Duration::from_secs_f64(rng.random_range(0.0..30.0));
+    let lasts = Duration::from_secs(rng.random_range(3_700..4_500));
+    events.push((begun, fault(FaultKind::DeniedPods, lasts)));
+    for _ in 0..2 {
+        let at = begun.mul_f64(rng.random_range(0.5..1.5));
+        let create = Event::User(UserAction::Overcommit, rng.random());
+        events.push((at, create));
+    }
+    begun + lasts + Duration::from_secs(2)
 }
 
 /// An admin has Belayer ignore a namespace, and removes the label again unless the run ends first.

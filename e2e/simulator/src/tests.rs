@@ -8,7 +8,8 @@ use crate::checks;
 use crate::coverage::Coverage;
 use crate::event::Event;
 use crate::plan::{
-    MORE_NAMES, MORE_REJECTIONS, MORE_RULES, MORE_SETTINGS, POLICIES, PROFILES, Plan, SHORT, SMALL,
+    LATE_REQUESTS, MORE_NAMES, MORE_REJECTIONS, MORE_RULES, MORE_SETTINGS, POLICIES, PROFILES,
+    Plan, SHORT, SMALL,
 };
 use crate::run::run;
 
@@ -124,6 +125,8 @@ fn each_kind_of_event_has_its_own_name() {
 #[case::events_of_a_pod_whose_release_is_denied(64_368_512)]
 #[case::the_cache_shows_a_held_pod_as_released(65_040_730)]
 #[case::a_workflow_is_retried_while_its_pvc_is_released(70_050_596)]
+#[case::a_write_of_the_gate_is_handled_late(80_000_767)]
+#[case::an_earlier_pod_takes_the_name_of_one_that_is_re_created(80_004_051)]
 fn no_seed_fails_again(#[case] seed: u64) {
     let outcome = run(&Plan::of(seed));
     assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
@@ -140,7 +143,8 @@ fn no_seed_violates_an_invariant(
         PROFILES,
         POLICIES,
         SHORT,
-        MORE_RULES
+        MORE_RULES,
+        LATE_REQUESTS
     )]
     first: u64,
 ) {

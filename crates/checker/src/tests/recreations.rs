@@ -161,6 +161,83 @@ fn one_pod_is_violated_when(#[case] script: Script) {
     assert_eq!(failed(&script.check_script()), ["ONE-POD"]);
 }
 
+impl Script {
+    /// Its client had given up the last request when the server handled it.
+    fn late(mut self) -> Self {
+        let last = self.writes.last_mut().unwrap();
+        last.actor = last.actor.clone().late();
+        self
+    }
+}
+
+/// A request that creates a pod arrives after another pod of its record has run. Belayer deletes that pod.
+#[rstest]
+#[case::long_after_it_was_given_up(Script::late, &[])]
+#[case::at_once(|script| script, &["ONE-POD", "RAN-ONCE"])]
+fn nobody_can_recall_a_request_that_creates_a_pod(
+    #[case] arrives: fn(Script) -> Script,
+    #[case] broken: &[&str],
+) {
+    let script = rejected_script()
+        .replaced()
+        .reserved(1)
+        .creates(&successor("p-2", 1))
+        .node_says(&in_phase(successor("p-2", 1), "Running"))
+        .deleted(&Gvr::PODS, &deleting(successor("p-2", 1)))
+        .belayer(&successor_gone("p-2", 1))
+        .creates(&successor("p-3", 1));
+    let script = arrives(script)
+        .deletes(&deleting(successor("p-3", 1)))
+        .belayer(&successor_gone("p-3", 1));
+    assert_eq!(failed(&script.check_script()), broken);
+}
+
+/// The same after the record was deleted. Belayer may also leave that pod to its user: then it removes only its finalizer.
+#[rstest]
+#[case::deleted(true)]
+#[case::left(false)]
+fn a_pod_that_is_created_late_may_have_no_record(#[case] is_deleted: bool) {
+    let mut released = successor("p-2", 1);
+    released["metadata"]["finalizers"] = json!([]);
+    let script = rejected_script()
+        .replaced()
+        .recorded(Verb::Patch, &record("Ended", 0))
+        .recorded(Verb::Delete, &record("Ended", 0))
+        .creates(&successor("p-2", 1))
+        .late();
+    let script = if is_deleted {
+        let gone = successor_gone("p-2", 1);
+        script
+            .deletes(&deleting(successor("p-2", 1)))
+            .belayer(&gone)
+    } else {
+        script.belayer(&released)
+    };
+    let mut failed = failed(&script.check_script());
+    failed.retain(|name| *name != "NO-LOSS" || is_deleted);
+    assert_eq!(failed, [""; 0]);
+}
+
+/// The API server has denied the next pod since the first second.
+#[rstest]
+#[case::for_an_hour("01:00:00", &[])]
+#[case::for_less("00:59:59", &["EVIDENCE"])]
+fn a_rejected_pod_may_be_released_if_the_next_one_is_denied_for_long(
+    #[case] until: &str,
+    #[case] broken: &[&str],
+) {
+    let mut ended = record("Ended", 0);
+    ended["status"]["finishedAt"] = json!(format!("1970-01-01T{until}Z"));
+    ended["status"]["conditions"] = json!([{
+        "type": "CreateDenied", "status": "True", "lastTransitionTime": "1970-01-01T00:00:00Z",
+    }]);
+    let script = rejected_script()
+        .recorded(Verb::Create, &record("Rejected", 0))
+        .recorded(Verb::Patch, &ended)
+        .belayer(&rejected(pod("p-1", &[])));
+    assert_eq!(failed(&script.check_script()), broken);
+}
+
 /// Seed 10,006,766: a tenant removed the hold of a pod that was deleted, before its creation could be recorded.
 #[test]
 fn an_attempt_may_be_repeated_if_another_client_removed_the_hold_of_its_pod() {

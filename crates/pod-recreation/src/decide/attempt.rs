@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::decision::{Effect, RecordDecision, StatusWrite};
 use super::ends::{denied, exhausted, hold_lost, name_taken};
-use super::{Clock, RECHECK, denied_too_long, is_of_record, is_of_the_past};
+use super::{Clock, RECHECK, denied_too_long, is_of_record, is_of_the_past, is_undecided};
 use crate::api::{ConditionStatus, ConditionType, Phase, Status};
 use crate::record::Record;
 use crate::row;
@@ -98,6 +98,9 @@ fn existing_pod(record: &Record, pod: &PodView, now: Timestamp) -> RecordDecisio
     let status = &record.status;
     if is_of_the_past(record, pod) {
         // A live read has shown that this pod does not exist.
+        return RecordDecision::waits(row::NOTHING, UNKNOWN);
+    }
+    if is_undecided(record, pod) {
         return RecordDecision::waits(row::NOTHING, UNKNOWN);
     }
     let Some(origin) = pod.origin.as_ref().filter(|_| is_of_record(record, pod)) else {

@@ -340,7 +340,7 @@ impl Execution<'_> {
         if was_rejected || is_of_record(record, &view) {
             return Ok(Stepped::Later(SOON));
         }
-        self.name_taken(record).await
+        self.name_taken_by(record, &view).await
     }
 
     fn chain<'a>(&self, record: &'a Record, status: &'a Status, attempt: u32) -> Chain<'a> {

@@ -18,7 +18,9 @@ use super::wipe::Requested;
 use super::{Execution, SOON};
 use crate::api::{KIND, Phase, Policy, Spec, Wipe};
 use crate::component::pod_key;
-use crate::decide::{Effect, Precondition, RECHECK, StatusWrite, is_of_record, name_taken_step};
+use crate::decide::{
+    Effect, Precondition, RECHECK, StatusWrite, is_of_record, is_undecided, name_taken_step,
+};
 use crate::rate_limit::Opened;
 use crate::reason;
 use crate::record::Record;
@@ -213,7 +215,7 @@ impl Execution<'_> {
                     let is_of_record = is_of_record(record, &found);
                     let is_gone = found.uid != *pod;
                     if is_gone && !is_of_record && step.next.phase == Some(Phase::Waiting) {
-                        return self.name_taken(record).await;
+                        return self.name_taken_by(record, &found).await;
                     }
                     // If an attempt is reserved, its pod was created, and the response was lost.
                     is_gone && !(is_of_record && record.status.phase == Some(Phase::Creating))
@@ -256,8 +258,15 @@ impl Execution<'_> {
         Ok(live["metadata"]["labels"][IGNORE_LABEL] == "true")
     }
 
-    /// Ends the record: a live read has shown that another pod has the name.
-    pub(super) async fn name_taken(&self, record: &Record) -> Result<Stepped, RequestError> {
+    /// Ends the record, unless Belayer is about to delete this pod: a live read has shown that it has the name.
+    pub(super) async fn name_taken_by(
+        &self,
+        record: &Record,
+        pod: &PodView,
+    ) -> Result<Stepped, RequestError> {
+        if is_undecided(record, pod) {
+            return Ok(Stepped::Later(SOON));
+        }
         let end = name_taken_step(record, clock::now());
         self.write(record, &end).await
     }

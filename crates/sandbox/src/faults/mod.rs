@@ -40,6 +40,8 @@ enum Action {
     LoseRequest,
     /// The request is handled, and the connection breaks before the response.
     LoseAnswer,
+    /// The connection breaks at once, and the request is handled after this time.
+    HandleLate(Duration),
     /// No response until the client gives up.
     Hang,
     /// Reads see the cluster as of this version.
@@ -136,6 +138,12 @@ impl Fault {
     /// Breaks the connection after the request is handled and before the response.
     pub fn lose_answer(self) -> Self {
         self.action(Action::LoseAnswer)
+    }
+
+    /// Breaks the connection at once, and handles the request after this time, when its client has given it up: a proxy or a busy server
+    /// has it. [`Actor::is_late`](crate::Actor::is_late) marks its writes in the record.
+    pub fn handle_late(self, after: Duration) -> Self {
+        self.action(Action::HandleLate(after))
     }
 
     /// Gives no response until the client gives up or the fault is removed; the request is not handled.
@@ -276,6 +284,7 @@ pub(crate) enum Fate {
     Answer(Answer),
     LoseRequest,
     LoseAnswer,
+    HandleLate(Duration),
     /// Hangs while the rule of this id is active.
     Hang(u64),
 }
@@ -371,6 +380,7 @@ impl Faults {
                 Action::Answer(answer) => Fate::Answer(answer.clone()),
                 Action::LoseRequest => Fate::LoseRequest,
                 Action::LoseAnswer => Fate::LoseAnswer,
+                Action::HandleLate(after) => Fate::HandleLate(*after),
                 Action::Hang => Fate::Hang(rule.id),
                 Action::Stale(version) => {
                     decision.stale = Some(*version);

@@ -14,6 +14,8 @@
 //! - on: {verbs: [create, update], kind: ConfigMap}
 //!   nth: 1
 //!   then: loseAnswer     # or loseRequest, hang
+//! - on: {verbs: [create], resource: pods}
+//!   then: {handleLate: 30s}   # the connection breaks at once
 //! - on: {verbs: [watch], resource: pods}
 //!   then: {endWatch: {after: 10, how: expired}}   # or close, break, garbage
 //! - on: {verbs: [watch]}
@@ -115,6 +117,7 @@ struct FaultSpec {
 enum Then {
     LoseRequest,
     LoseAnswer,
+    HandleLate(Time),
     Hang,
     Answer(AnswerSpec),
     Stale(u64),
@@ -390,6 +393,7 @@ impl FaultSpec {
             None => fault,
             Some(Then::LoseRequest) => fault.lose_request(),
             Some(Then::LoseAnswer) => fault.lose_answer(),
+            Some(Then::HandleLate(Time(after))) => fault.handle_late(*after),
             Some(Then::Hang) => fault.hang(),
             // Unsupported codes were refused when the plan was read.
             Some(Then::Answer(spec)) => match spec.make() {

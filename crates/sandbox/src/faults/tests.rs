@@ -195,7 +195,7 @@ async fn compaction_makes_old_watches_expire() {
 fn the_example_equals_the_documentation_and_parses() {
     let example = include_str!("../../faults.example.yaml");
     let plan: FaultPlan = example.parse().unwrap();
-    assert_eq!((plan.faults(), plan.steps()), (7, 5));
+    assert_eq!((plan.faults(), plan.steps()), (8, 5));
     let shown = include_str!("plan.rs")
         .lines()
         .skip_while(|line| *line != "//! ```yaml")

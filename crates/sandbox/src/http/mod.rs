@@ -204,6 +204,20 @@ impl Server {
                 }
                 return Err(broken());
             }
+            Fate::HandleLate(after) => {
+                if let Ok(body) = body {
+                    tokio::spawn(async move {
+                        tokio::time::sleep(after).await;
+                        let actor = actor.late();
+                        if self.faults.is_available() {
+                            let late =
+                                self.authorized(actor, parts, query, body, decision, target, route);
+                            drop(late.await);
+                        }
+                    });
+                }
+                return Err(broken());
+            }
             Fate::Hang(rule) => self.hang(rule).await,
             Fate::Answer(answer) => {
                 return Ok(match answer.render(&target) {

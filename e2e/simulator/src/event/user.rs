@@ -14,9 +14,10 @@ use super::others::{KEPT, KUBERNETES};
 use super::{RECORDS, Stage, index, key};
 use crate::objects::{self, ARGOS, BATCH, BIG, JOBS, SMALL};
 
-/// Something that a user does. Only later seeds use the last fifteen, which [`Event::ALL`](super::Event::ALL) does not contain: see
+/// Something that a user does. Only later seeds use the last sixteen, which [`Event::ALL`](super::Event::ALL) does not contain: see
 /// [`MORE_REJECTIONS`](crate::plan::MORE_REJECTIONS), [`MORE_NAMES`](crate::plan::MORE_NAMES),
-/// [`SMALL`](crate::plan::SMALL), [`PROFILES`](crate::plan::PROFILES) and [`MORE_RULES`](crate::plan::MORE_RULES).
+/// [`SMALL`](crate::plan::SMALL), [`PROFILES`](crate::plan::PROFILES), [`MORE_RULES`](crate::plan::MORE_RULES) and
+/// [`LATE_REQUESTS`](crate::plan::LATE_REQUESTS).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum UserAction {
     /// Deletes a pod.
@@ -75,6 +76,8 @@ pub(crate) enum UserAction {
     DeleteJob,
     /// Argo creates the agent pod of a workflow, which Belayer never holds.
     CreateAgent,
+    /// A step of a workflow creates pods that request re-creation and belong to the workflow.
+    CreateWorkflowsTrainers,
 }
 
 /// All but those of later seeds.
@@ -213,7 +216,7 @@ impl Stage {
             }
             UserAction::AddArgosFinalizer => {
                 for pod in self.list(&Gvr::PODS, Some(self.namespace(choice))) {
-                    if pod["metadata"]["ownerReferences"][0]["kind"] == "Workflow" {
+                    if pod["metadata"]["labels"][names::WORKFLOW].is_string() {
                         self.add_finalizer(ARGO, &Gvr::PODS, &pod, ARGOS);
                     }
                 }
@@ -268,6 +271,15 @@ impl Stage {
                     self.create(&Gvr::PODS, namespace, agent);
                 }
             }
+            UserAction::CreateWorkflowsTrainers => {
+                if let Some(workflow) = self.choose(&WORKFLOWS, choice) {
+                    let name = self.name("step");
+                    self.create_trainers_of(&workflow, &name);
+                    if choice % 2 == 1 {
+                        self.bind_waiting();
+                    }
+                }
+            }
             UserAction::Overcommit => {
                 self.create_trainers(choice);
                 self.bind_waiting();
@@ -306,9 +318,17 @@ impl Stage {
         let Some(job) = jobs.iter().find(|job| job["metadata"]["name"] == *name) else {
             return;
         };
+        self.create_trainers_of(job, &name);
+    }
+
+    /// Creates pods that request re-creation and have this owner.
+    fn create_trainers_of(&self, owner: &Value, name: &str) {
+        let Some((namespace, _)) = key(owner) else {
+            return;
+        };
         for index in 0..2 {
             let mut pod = objects::trainer(&format!("{name}-{index}"), self.wipes);
-            pod["metadata"]["ownerReferences"] = owned_by(job);
+            pod["metadata"]["ownerReferences"] = owned_by(owner);
             self.create(&Gvr::PODS, namespace, pod);
         }
     }

@@ -40,3 +40,35 @@ fn of_two_records_of_a_pod_one_goes_on(
     );
     assert_eq!(found, yields);
 }
+
+/// A request that was given up created a pod long after its record had ended (seed 80,004,051). Once Belayer has deleted it the name is free.
+#[rstest]
+#[case::while_it_is_held(true, pod("u-9"), row::NOTHING, "waits")]
+#[case::while_it_is_deleted(true, being_deleted(pod("u-9")), row::NOTHING, "waits")]
+#[case::unless_it_stays(false, pod("u-9"), row::CANCELLED, "Ended if the name is taken")]
+#[case::unless_it_runs(
+    true,
+    started(pod("u-9")),
+    row::CANCELLED,
+    "Ended if the name is taken"
+)]
+fn step_7_a_pod_of_another_record_is_waited_for(
+    #[case] held: bool,
+    #[case] pod: PodView,
+    #[case] row: &'static Rule,
+    #[case] step: &str,
+    #[values(Phase::Deleting, Phase::Waiting, Phase::Creating)] phase: Phase,
+) {
+    let pod = of_attempt(1, pod);
+    let origin = pod.origin.map(|origin| Origin {
+        record_uid: Uid::new("r-9"),
+        ..origin
+    });
+    let pod = PodView {
+        origin,
+        held,
+        ..pod
+    };
+    let record = deleted_at(NOW, attempts(1, record(Some(phase))));
+    steps(snapshot(record, pod), row, step);
+}

@@ -123,6 +123,25 @@ async fn a_connection_can_be_lost_before_or_after_the_write() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_can_be_handled_long_after_its_client_has_given_it_up() {
+    let api = Api::new();
+    api.make(CONFIGMAPS, configmap("a")).await;
+    let path = format!("{CONFIGMAPS}/a");
+    let late = Fault::on(Match::writes()).handle_late(Duration::from_secs(30));
+    let late = api.sandbox.faults().inject(late.times(1));
+    assert!(breaks(&api, "PATCH", &path, &label()).await);
+    late.remove();
+    for (waits, expected) in [(29, None), (2, Some("b"))] {
+        tokio::time::sleep(Duration::from_secs(waits)).await;
+        let labels = &api.get(&path).await.1["metadata"]["labels"];
+        assert_eq!(labels["a"].as_str(), expected);
+    }
+    let writes = api.sandbox.recorder().writes();
+    let is_late = writes.iter().map(|write| write.actor.is_late());
+    assert_eq!(is_late.rev().take(2).collect::<Vec<_>>(), [true, false]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_can_be_delayed_and_can_hang() {
     let api = Api::new();
     let start = tokio::time::Instant::now();
