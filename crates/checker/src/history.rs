@@ -88,6 +88,8 @@ pub(crate) struct History {
     released_without_result: HashSet<String>,
     /// The time of the write that is checked.
     pub(crate) now: Timestamp,
+    /// Whether Belayer had given up that write when the server handled it.
+    pub(crate) is_late: bool,
     /// Pods that their kubelet rejected long after it had accepted them: a container may have run unseen.
     rejected_late: HashSet<String>,
     /// Pods that Belayer created by a request that it had given up.
@@ -98,6 +100,9 @@ pub(crate) struct History {
 
 /// How long after a change Belayer may still act on what it read before: it reads, and then writes.
 const LATELY: SignedDuration = SignedDuration::from_secs(30);
+
+/// How much longer a request may take that Belayer gives up.
+const LATE: SignedDuration = SignedDuration::from_secs(60);
 
 /// The longest time between a pod's start and its rejection at its admission.
 const ADMISSION: SignedDuration = SignedDuration::from_secs(10);
@@ -404,6 +409,12 @@ impl History {
         self.created_late.contains(uid(pod))
     }
 
+    /// Whether the write that is checked may still follow from what Belayer read before this time.
+    fn is_lately(&self, at: Timestamp) -> bool {
+        let most = if self.is_late { LATELY + LATE } else { LATELY };
+        self.now.duration_since(at) < most
+    }
+
     /// Whether the pod is of the profile whose consumer reads records.
     pub(crate) fn is_read_by_record(&self, pod: &Value) -> bool {
         let app = self.settings.recorded_app;
@@ -469,7 +480,7 @@ impl History {
     /// writes.
     pub(crate) fn is_ignored(&self, object: &Value) -> bool {
         let until = self.ignored.get(text(object, "/metadata/namespace"));
-        until.is_some_and(|until| until.is_none_or(|until| self.now.duration_since(until) < LATELY))
+        until.is_some_and(|until| until.is_none_or(|until| self.is_lately(until)))
     }
 
     /// Whether Belayer released the object in an ignored namespace, or a pod that was deleted before its status showed a start.
@@ -486,8 +497,7 @@ impl History {
     /// Whether this workflow has completed, or had shortly before a retry: Belayer reads the workflow, and then writes.
     pub(crate) fn has_finished_lately(&self, uid: &str) -> bool {
         let retried = self.retried_at.get(uid);
-        self.object(uid).is_some_and(is_completed)
-            || retried.is_some_and(|at| self.now.duration_since(*at) < LATELY)
+        self.object(uid).is_some_and(is_completed) || retried.is_some_and(|at| self.is_lately(*at))
     }
 
     /// Whether the controller owner of the pod was deleted: garbage collection deletes the pod.

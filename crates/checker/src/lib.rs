@@ -163,6 +163,7 @@ pub fn check(evidence: &Evidence<'_>) -> Findings {
     let mut delays = Delays::default();
     for write in evidence.writes {
         history.now = write.at;
+        history.is_late = write.actor.is_late();
         if write.actor.program() == BELAYER {
             let step = Step {
                 write,
@@ -188,6 +189,7 @@ pub fn check(evidence: &Evidence<'_>) -> Findings {
         }
     }
     // The checks below are about the end of the run, and not about its last write.
+    history.is_late = false;
     history.now = history
         .now
         .checked_add(evidence.quiet)

@@ -327,6 +327,7 @@ pub(crate) fn lost(history: &History) -> Vec<String> {
             && !is_cancelled(history, pod)
             && !is_wipe_overdue(history, pod)
             && !is_denied(history, pod)
+            && !is_unneeded(history, pod)
             && !history.was_ever_ignored(pod)
             && !history.is_in_deleted_namespace(pod)
     });
@@ -336,6 +337,16 @@ pub(crate) fn lost(history: &History) -> Vec<String> {
         .collect();
     lost.sort();
     lost
+}
+
+/// Whether no record ever named the pod, which a request created that was given up.
+fn is_unneeded(history: &History, pod: &Value) -> bool {
+    let names = |record: &Value| {
+        ["/status/podUID", "/status/rejectedUID"]
+            .iter()
+            .any(|pointer| text(record, pointer) == uid(pod))
+    };
+    history.is_created_late(pod) && !records_of(history, uid(pod)).any(names)
 }
 
 /// Whether the pod is of the last attempt that its record permits, or permitted: Belayer may have deleted the record when its time

@@ -8,6 +8,7 @@ use rand::RngExt as _;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 
+use crate::objects::AGENT;
 use crate::replica::{ELECTION, instance};
 
 /// What the controllers watch.
@@ -42,8 +43,8 @@ pub(crate) enum FaultKind {
     Slow,
     /// Writes of the controllers reach the server only after up to 20 s. No part of [`FaultKind::ALL`].
     Late,
-    /// Writes of the controllers, or only their creations of pods, are carried out up to a minute after the client has given them up. No
-    /// part of [`FaultKind::ALL`].
+    /// Writes of the controllers, sometimes also of the leader election and of node agents, or only creations of pods, are carried out up
+    /// to a minute after the client has given them up. No part of [`FaultKind::ALL`].
     HandledLate,
     /// Pods that the controllers create are denied, as by a policy. No part of [`FaultKind::ALL`].
     DeniedPods,
@@ -117,6 +118,8 @@ impl FaultKind {
         };
         let clients = match (self, replica) {
             // The election watches no objects and reads no owners.
+            // Node agents have no number.
+            (Self::HandledLate, None) if rng.random_bool(0.3) => &[BELAYER, ELECTION, AGENT],
             (Self::Stale(_) | Self::Late | Self::HandledLate | Self::DeniedPods, _)
             | (Self::NoLiveReads, Some(_)) => &[BELAYER][..],
             // A leader that can renew its Lease stays the leader.

@@ -141,7 +141,7 @@ fn whole() -> Result<Plan> {
     }
     meanwhile.extend([
         Step::check("build of the simulator", bench::build_counted(SIMULATOR)),
-        Step::check("2,900 random clusters", random_clusters(70_000_000, 2_900)),
+        Step::check("2,900 random clusters", random_clusters(80_000_000, 2_900)),
         Step::check("100 large ones", random_clusters(0, 100)),
     ]);
     if bench::has_valgrind() {
