@@ -61,8 +61,8 @@ fn records_of<'a>(history: &'a History, pod: &str) -> impl Iterator<Item = &'a V
 }
 
 /// ONE-POD: a create follows an unused reservation within the budget, no pod of the same record
-/// exists, and the pod before was not deleted by another client. Nobody can recall a request that is on its way: a pod that is created
-/// late is deleted instead, see [`lost`].
+/// exists, and the pod before was not deleted by another client. A request that is on its way cannot be recalled: a pod that is created
+/// late is deleted instead.
 fn one_pod(step: &Step<'_>) -> Verdict {
     let Some(pod) = step.created_pod() else {
         return replaced(step);

@@ -35,7 +35,7 @@ pub(crate) fn all(plan: &Plan, stage: &Stage, writes: &[Write]) -> Vec<String> {
     violations
 }
 
-/// LEADER: the writes of replicas while another replica held the Lease. Nobody can recall a request that is on its way.
+/// LEADER: the writes of replicas while another replica held the Lease. A request that is on its way cannot be recalled.
 fn written_by_others(writes: &[Write]) -> Vec<String> {
     let mut leader = None;
     let mut broken = Vec::new();

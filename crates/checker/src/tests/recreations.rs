@@ -174,7 +174,7 @@ impl Script {
 #[rstest]
 #[case::long_after_it_was_given_up(Script::late, &[])]
 #[case::at_once(|script| script, &["ONE-POD", "RAN-ONCE"])]
-fn nobody_can_recall_a_request_that_creates_a_pod(
+fn a_request_that_creates_a_pod_cannot_be_recalled(
     #[case] arrives: fn(Script) -> Script,
     #[case] broken: &[&str],
 ) {
